@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client under test of the official conformance suite: `client URL`, which the suite runs once
- * for each scenario (MCP_CONFORMANCE_SCENARIO) and judges by what its server is asked. It uses the
- * public interface alone, and speaks whatever revision the two sides agree on.
+ * The client under test of the official conformance suite: `client URL`. The suite runs it once for
+ * each scenario (MCP_CONFORMANCE_SCENARIO) and judges it by the requests at its server. It uses
+ * only the public interface and the revision that both sides agree on.
  *
- * Most scenarios want no more than that tools are listed and called; the table at the end has what
- * each wants. The last line on standard output is `done`, or `failed: ` and why.
+ * Most scenarios only require tools to be listed and called; the table at the end lists the
+ * requirements of each. The last line on standard output is `done`, or `failed: ` and the reason.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +18,12 @@
 struct driver {
     struct tidings_client *client;
     const char *between; /* a tool to call while the server waits for an answer; NULL: none */
-    struct tidings_str
-        context; /* what the suite tells of a scenario: JSON object; empty: nothing */
+    struct tidings_str context; /* the context of the scenario: JSON object; empty: none */
 };
 
 /* ---- tools ----------------------------------------------------------------------------------- */
 
-/* The names and input schemas of the tools that may be called. */
+/* The names and input schemas of the callable tools. */
 struct tools {
     size_t count;
     char *names[64], *schemas[64];
@@ -107,7 +106,7 @@ static int list_tools(struct driver *d, struct tidings_error *err)
     return rc;
 }
 
-/* Every tool that is offered, one after the other. */
+/* Calls every offered tool in turn. */
 static int call_tools(struct driver *d, struct tidings_error *err)
 {
     struct tools t = {0};
@@ -121,7 +120,7 @@ static int call_tools(struct driver *d, struct tidings_error *err)
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The user agrees to everything as it is. */
+/* The user accepts everything unchanged. */
 static void on_form(void *user, struct tidings_question *question)
 {
     struct driver *d = user;
@@ -135,7 +134,7 @@ static void on_form(void *user, struct tidings_question *question)
     }
 }
 
-/* ---- particular scenarios -------------------------------------------------------------------- */
+/* ---- special scenarios ----------------------------------------------------------------------- */
 
 struct given_calls {
     struct driver *driver;
@@ -155,7 +154,7 @@ static int call_given(void *user, struct tidings_str key, struct tidings_str val
     return rc;
 }
 
-/* What the suite wants called, with just these arguments. */
+/* The call that the suite requires, with exactly these arguments. */
 static int call_as_told(struct driver *d, struct tidings_error *err)
 {
     struct given_calls g = {.driver = d, .err = err};
@@ -169,7 +168,7 @@ static int call_between(struct driver *d, struct tidings_error *err)
     return call_tools(d, err);
 }
 
-/* The schema of the first tool, given to the second. */
+/* Passes the schema of the first tool to the second. */
 static int echo_schema(struct driver *d, struct tidings_error *err)
 {
     struct tools t = {0};
@@ -197,7 +196,7 @@ static int read_item(void *user, struct tidings_str item)
     return 0;
 }
 
-/* All there is. */
+/* Everything. */
 static int use_everything(struct driver *d, struct tidings_error *err)
 {
     int rc = call_tools(d, err);
@@ -214,7 +213,7 @@ static int keep_first(void *user, struct tidings_str item)
     return 0;
 }
 
-/* The entry of the first skill, as a host would keep it; nothing is read. */
+/* The entry of the first skill, as a host would keep it; reads nothing. */
 static int list_skills(struct driver *d, char **ret_first, struct tidings_error *err)
 {
     *ret_first = NULL;
@@ -250,7 +249,7 @@ static int load_file(void *user, struct tidings_str key, struct tidings_str file
     return rc;
 }
 
-/* Load it, SKILL.md first, and then what it consists of, until something is not right. */
+/* Loads SKILL.md, then the other files of the skill, until an error. */
 static int load_skill(struct driver *d, struct tidings_error *err)
 {
     char *entry;
@@ -264,7 +263,7 @@ static int load_skill(struct driver *d, struct tidings_error *err)
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const struct {
-    const char *scenario; /* one that ends in '/': all that begin so */
+    const char *scenario; /* a trailing '/' means a prefix */
     int (*run)(struct driver *d, struct tidings_error *err);
 } scenarios[] = {
     {"auth/", call_tools},

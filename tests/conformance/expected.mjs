@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What both halves of the conformance suite share: which scenarios a revision requires, and the list
-// of what may fail, which may only shrink.
+// Shared by both halves of the conformance suite: the scenarios that a revision requires, and the list of allowed
+// failures, which may only shrink.
 
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
@@ -12,7 +12,7 @@ const here = path.dirname(fileURLToPath(import.meta.url));
 const modules = path.resolve(here, '../integration/node_modules');
 
 export const revisions = ['2025-11-25', '2026-07-28'];
-/** Those that have no list of what they require: all scenarios there are for them. */
+/** Revisions without a list of requirements: all their scenarios. */
 export const older = ['2025-03-26', '2025-06-18'];
 export const suite = path.join(modules, '@modelcontextprotocol/conformance/dist/index.js');
 export const examples = path.resolve(
@@ -20,7 +20,7 @@ export const examples = path.resolve(
 );
 export const slow = process.env.TIDINGS_SLOW && process.env.TIDINGS_SLOW !== '0' ? 6 : 1;
 
-/** The suite needs Node 22; use the one from npm when the running one is older. */
+/** The suite needs Node 22; an older Node runs the one from npm. */
 export const node =
     Number(process.versions.node.split('.')[0]) >= 22
         ? process.execPath
@@ -41,7 +41,7 @@ export function readExpected(half) {
     return entries;
 }
 
-/** The scenarios a revision requires of a half, and those it runs beside them (extensions). */
+/** The scenarios that a revision requires of a half, and its extension scenarios. */
 export function requiredScenarios(revision, half) {
     const file = path.join(path.dirname(suite), '../requirements', `${revision}.yaml`);
     const text = fs.readFileSync(file, 'utf8');
@@ -49,7 +49,7 @@ export function requiredScenarios(revision, half) {
     return section.match(/[^\s-]\S*/g);
 }
 
-/** Every scenario the suite has for a half: a map from its name to the revisions it is for, none for an extension. */
+/** Every scenario of a half: a map from its name to its revisions, none for an extension. */
 export function allScenarios(half) {
     const { stdout } = spawnSync(node, [suite, 'list', `--${half}`], { encoding: 'utf8' });
     const all = new Map();
@@ -62,7 +62,7 @@ export function allScenarios(half) {
     return all;
 }
 
-/** The options that run an extension's scenario: those are on no revision's list of their own. */
+/** The options that run an extension scenario, because no revision lists it. */
 export const extension = (scenario, revision = '2026-07-28') => [
     '--scenario',
     scenario,
@@ -71,13 +71,13 @@ export const extension = (scenario, revision = '2026-07-28') => [
     '--force',
 ];
 
-/** A scenario of which no check may be passed over. */
+/** A scenario without allowed failures. */
 export const whole = (checks) =>
     checks.map((check) => (check.status === 'SKIPPED' ? { ...check, status: 'FAILURE' } : check));
 
 const failed = (check) => check.status === 'FAILURE' || check.status === 'WARNING';
 
-/** Judge one scenario against the list: what failed unexpectedly, and what passed though listed. */
+/** Compares one scenario with the list: unexpected failures, and listed checks that passed. */
 function judge(whole, checks, expected) {
     const failing = checks.filter(failed);
     if (expected.has(whole)) {
@@ -140,14 +140,15 @@ export class Report {
         }
     }
 
-    /** The extensions' scenarios that no list had run. */
+    /** The extension scenarios that no list has run. */
     unseenExtensions() {
         return [...allScenarios(this.half)]
             .filter(([name, at]) => at.length === 0 && !this.seen.has(`2026-07-28 ${name}`))
             .map(([name]) => name);
     }
 
-    /** Every scenario ran at each revision that it is for, and docs/design/conformance.md has the same counts. */
+    /** Checks that every scenario ran at each of its revisions, and that docs/design/conformance.md has the same
+     * counts. */
     complete() {
         const counts = {};
         for (const [name, at] of allScenarios(this.half)) {
@@ -181,7 +182,7 @@ export class Report {
     }
 }
 
-/** Runs a half for the revisions named on the command line, all if there are none. */
+/** Runs a half for the revisions named on the command line, by default all. */
 export function runHalf(main) {
     const asked = process.argv.slice(2);
     main(asked.length > 0 ? asked : revisions).catch((error) => {

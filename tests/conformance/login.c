@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The credentials of a scenario, and its browser: a process that follows the redirects of the
- * authorization server, as a person who agrees would have it done.
+ * authorization server for a user who consents.
  */
 #include "login.h"
 
@@ -35,7 +35,7 @@ static int connect_to(const char *host, const char *port)
     return fd;
 }
 
-/* GET it, and put where the answer leads into `next`; false: nowhere. */
+/* Sends GET and stores the target of the answer in `next`; false: none. */
 static bool follow(const char *url, char next[8192])
 {
     static char text[65536];

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Run the client half of the official conformance suite with client.c (built beside the examples) as
-// the client under test, each revision on its own wire, every scenario there is: what revisions
-// require, the older revisions, and the extensions. Compared with the section [client] of
-// expected-failures.txt: only what is listed there may fail, and what is listed must fail. Usage:
-// `node run-client.mjs [REVISION…]`, which runs what these require alone.
+// Run the client half of the official conformance suite with client.c (built beside the examples) as the client under
+// test, each revision on its own wire, all scenarios: required ones, older revisions and extensions. The section
+// [client] of expected-failures.txt lists the allowed failures, and each of them must fail. Usage: `node run-client.mjs
+// [REVISION…]`, which runs only the required scenarios of these revisions. Prints one line per scenario and ends with
+// `# pass N` and `# fail M`.
 //
 // Prints one line per scenario and ends with `# pass N` and `# fail M`.
 
@@ -28,7 +28,7 @@ import {
 
 const client = path.join(examples, 'conformance_client');
 
-/** Scenarios in which nobody is to be let in, and what is read is not to be used. */
+/** Scenarios in which the client must reject the server and use no answer. */
 const refused = [
     'sep-2640-client-verify-digest',
     'sep-2640-client-verify-frontmatter',
@@ -42,14 +42,14 @@ const refused = [
     'auth/scope-retry-limit',
 ];
 
-/** What the client itself says of a scenario: nothing when all went as it wanted. */
+/** The failure that the client reports for a scenario; nothing on success. */
 function ownVerdict(scenario, folder) {
     const read = (name) => {
         const file = path.join(folder, name);
         return fs.existsSync(file) ? fs.readFileSync(file, 'utf8').trim() : '';
     };
     const last = read('stdout.txt').split('\n').at(-1);
-    // A server that is to be refused is: there the client fails, and has to say so.
+    // The client must reject a server and report its failure.
     const mustFail = refused.includes(scenario);
     if (mustFail ? last.startsWith('failed: ') : last === 'done') {
         return [];
@@ -58,12 +58,12 @@ function ownVerdict(scenario, folder) {
     return [{ id: 'client', status: 'FAILURE', errorMessage: why }];
 }
 
-/** Run scenarios of a revision, `which` are the options that choose them: a map from scenario to its checks. */
+/** Runs scenarios of a revision; `which` are the options that select them: a map from scenario to its checks. */
 function runSuite(revision, which = ['--requirements', revision]) {
     const out = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-conformance-'));
     try {
         const timeout = String(30_000 * slow);
-        const command = `'${client}'`; // it goes through a shell
+        const command = `'${client}'`; // passed through a shell
         const args = ['--command', command, ...which, '--timeout', timeout];
         const end = spawnSync(node, [suite, 'client', ...args, '--output-dir', out], {
             encoding: 'utf8',

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Run the server half of the official conformance suite against examples/conformance, each revision
-// on its own wire, every scenario there is: what revisions require, the older revisions, and the
-// extensions, of which skills are asked of `tidings serve --skills`, too. Compared with
-// expected-failures.txt: only what is listed there may fail, and what is listed must fail; the list
-// may only shrink. Usage: `node run.mjs [REVISION…]`, which runs what these require alone.
+// Run the server half of the official conformance suite against examples/conformance, each revision on its own wire,
+// all scenarios: required ones, older revisions and extensions; the skills scenarios also run against `tidings serve
+// --skills`. expected-failures.txt lists the allowed failures: each of them must fail, and the list may only shrink.
+// Usage: `node run.mjs [REVISION…]`, which runs only the required scenarios of these revisions. Prints one line per
+// scenario and ends with `# pass N` and `# fail M`.
 //
 // Prints one line per scenario and ends with `# pass N` and `# fail M`.
 
@@ -29,7 +29,7 @@ import {
 
 const program = process.env.TIDINGS_BIN ?? path.join(examples, '../tidings');
 
-/** Start a server; resolves with its URL once it is ready. */
+/** Starts a server; resolves with its URL once it is ready. */
 function startServer(file = path.join(examples, 'conformance'), args = []) {
     const child = spawn(file, [...args, '--http', '127.0.0.1:0'], {
         stdio: ['ignore', 'inherit', 'pipe'],
@@ -54,7 +54,7 @@ function startServer(file = path.join(examples, 'conformance'), args = []) {
     });
 }
 
-/** Run scenarios, `which` are the options that choose them: a map from scenario to its checks. */
+/** Runs scenarios; `which` are the options that select them: a map from scenario to its checks. */
 function runSuite(url, which) {
     const out = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-conformance-'));
     try {
@@ -90,7 +90,7 @@ function runSuite(url, which) {
     }
 }
 
-/** Directories of skills as people have them, served by the program. */
+/** Skill directories in the usual layout, served by the program. */
 async function runSkills(report, scenarios) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tidings-skills-'));
     const put = (name, text) => {

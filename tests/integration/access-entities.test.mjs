@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Entities and those who may not see all of them: an id is one for all types, so a request for a type one may see
-// can meet an entity of a type one may not. Whatever is asked, it is answered as if that were not there.
+// Access rules and entities. An id is unique across types, so a request for a visible type can meet a hidden entity of
+// another type. The server answers every such request as if the entity did not exist.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -48,7 +48,7 @@ async function tool(who, name, args) {
 
 const upsert = (who, type, id, args) => tool(who, 'upsert-entity', { ...entity(type, id), ...args });
 
-/** All of an answer, but when it was given. */
+/** The whole answer without its time. */
 const whole = ({ status, headers, text }) =>
     JSON.stringify({ status, headers: [...(headers ?? [])].filter(([name]) => name !== 'date'), text });
 
@@ -58,7 +58,7 @@ const form = (body, method, type = 'application/json') => ({
     headers: { 'Content-Type': type },
 });
 
-/** Everything that can be asked about an entity, as functions of its id. */
+/** All requests about an entity, as functions of its id. */
 const questions = {
     ...Object.fromEntries(
         ['', '/patch', `/patch/${EARLY}`, `/at/${EARLY}`, `/at/${LATER}`].flatMap((tail) => [
@@ -133,7 +133,7 @@ const questions = {
     },
 };
 
-test('an entity of a type one may not see is answered like none, whatever is asked', async (t) => {
+test('hidden entity types answer every request like missing entities', async (t) => {
     const { ada, bob } = await start(t);
     const made = await upsert(bob, 'vault', 'hidden1', { value: { n: 1 }, validFrom: EARLY });
     assert.equal(made.success, true, JSON.stringify(made));
@@ -142,13 +142,13 @@ test('an entity of a type one may not see is answered like none, whatever is ask
         const [denied, absent] = [await ask(ada, 'hidden1'), await ask(ada, 'nothing')].map(whole);
         assert.equal(denied.replaceAll('hidden1', 'nothing'), absent, name);
     }
-    /* Who may see it is told what it is. */
+    /* A client that may see the entity gets its type. */
     const { json } = await modern(bob, 'resources/read', { uri: 'entity:///note@1/hidden1' });
     assert.deepEqual([json.error.data.reason, json.error.data.entityTypeName], ['otherType', 'vault']);
     assert.equal((await upsert(bob, 'note', 'hidden1', { value: {} })).reason, 'otherType');
 });
 
-test('an id that is taken by what one may not see cannot be used, and nothing more is said', async (t) => {
+test('entity creation fails without details if a hidden entity has the id', async (t) => {
     const { ada, bob } = await start(t);
     await upsert(bob, 'vault', 'hidden1', { value: { n: 1 } });
     const tools = await upsert(ada, 'note', 'hidden1', { value: { n: 2 } });
@@ -162,7 +162,7 @@ test('an id that is taken by what one may not see cannot be used, and nothing mo
     assert.equal((await tool(bob, 'get-entity-history', entity('vault', 'hidden1'))).versions.length, 1);
 });
 
-test('a write goes to the newest version of a type that its writer may write', async (t) => {
+test('writes go to the newest version of a type that the writer may write', async (t) => {
     const { ada, bob, type } = await start(t);
     await upsert(ada, 'note', 'one', { value: { n: 1 } });
     await type('note', '2');
@@ -174,7 +174,7 @@ test('a write goes to the newest version of a type that its writer may write', a
     assert.deepEqual([past.status, JSON.parse(past.text).reason], [404, 'unknownEntity']);
 });
 
-test('what is suggested is what one may see, whatever template one brings', async (t) => {
+test('completions list only visible entities for every template', async (t) => {
     const { ada, bob } = await start(t);
     await upsert(bob, 'vault', 'hidden1', { value: {} });
     await upsert(bob, 'note', 'shown1', { value: {} });
@@ -188,17 +188,17 @@ test('what is suggested is what one may see, whatever template one brings', asyn
     assert.deepEqual(await suggest(ada, 'entity:///note@1/{entityType}', 'entityType'), ['note']);
 });
 
-test('an idempotency key belongs to whoever used it, and to one request', async (t) => {
+test('idempotency key belongs to its creator and to one request', async (t) => {
     const { ada, bob } = await start(t);
     const secret = await upsert(bob, 'vault', 'hidden1', { value: { n: 7 }, idempotencyKey: 'k' });
     assert.equal(secret.success, true);
-    /* The same key of somebody else: it is stored, and nothing of the other is shown. */
+    /* Another client with the same key: the server stores the entity and shows no data of the first client. */
     const own = await upsert(ada, 'note', 'mine', { value: { n: 1 }, idempotencyKey: 'k' });
     assert.deepEqual([own.success, own.entityId, own.replayed], [true, 'mine', undefined], JSON.stringify(own));
     assert.equal(JSON.parse((await request(ada, { method: 'GET', path: '/entity/note@1/mine' })).text).value.n, 1);
     const again = await upsert(ada, 'note', 'mine', { value: { n: 1 }, idempotencyKey: 'k' });
     assert.deepEqual([again.replayed, again.changed, again.validFrom], [true, false, own.validFrom]);
-    /* Another request under it is an error, whichever way it comes. */
+    /* Another request under the key is an error over every interface. */
     const other = await upsert(ada, 'note', 'mine', { value: { n: 2 }, idempotencyKey: 'k' });
     assert.deepEqual([other.reason, /used for another request/.test(other.error)], ['keyReused', true]);
     const asked = form({ n: 3 }, 'PUT');
@@ -207,7 +207,7 @@ test('an idempotency key belongs to whoever used it, and to one request', async 
     assert.equal((await tool(ada, 'get-entity-history', entity('note', 'mine'))).versions.length, 1);
 });
 
-test('what was done under a key is not given again to who may not see it any more', async (t) => {
+test('idempotent replay is refused after the read right is revoked', async (t) => {
     const { ada, bob, type } = await start(t);
     const once = { value: { n: 1 }, idempotencyKey: 'k' };
     assert.equal((await upsert(ada, 'note', 'one', { ...once, validFrom: EARLY })).success, true);
@@ -215,12 +215,12 @@ test('what was done under a key is not given again to who may not see it any mor
     const keep = { options: { history: false } };
     await tool(bob, 'add-entity-type', { name: 'note', version: '3', jsonSchema: { type: 'object' }, ...keep });
     assert.equal((await upsert(bob, 'note', 'one', { value: { n: 2 } })).uri, 'entity:///note@3/one');
-    /* The version it made is forgotten; what is there instead is not for her. */
+    /* The version that the key created is forgotten; she may not see the current one. */
     const again = await upsert(ada, 'note', 'one', { ...once, validFrom: EARLY });
     assert.deepEqual(again, { error: "there is no entity 'one'", reason: 'unknownEntity' });
 });
 
-test('a version has who wrote it, whoever that says it is, also after a restart', async (t) => {
+test('entity version records the authenticated writer and keeps it after a restart', async (t) => {
     const file = new Tree(t).at('store.db');
     const { again, ada, bob } = await start(t, [], file);
     const { events } = await listen(bob, { resourceSubscriptions: ['entity:///note@1/'] });
@@ -242,7 +242,7 @@ test('a version has who wrote it, whoever that says it is, also after a restart'
     assert.deepEqual(version.principal, principal);
 });
 
-test('nobody makes another miss a change by calling itself as that one does', async (t) => {
+test('client with the source name of another client hides no change from it', async (t) => {
     const { ada, bob } = await start(t);
     const options = { 'dev.tidings/options': { origin: 'desk', echo: false, initial: false, windowMs: 0 } };
     const { events } = await listen(ada, { resourceSubscriptions: ['entity:///note@1/'] }, { params: { _meta: meta(options) } });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Access rules and symbolic links: who may see what is in one directory does not see what links in it lead to elsewhere,
-// in no answer, list, directory, suggestion or notification, and cannot tell it from what is not there.
+// Access rules and symbolic links. A client that may see one directory does not see link targets outside it in answers,
+// lists, directories, completions or notifications, and cannot distinguish them from absent files.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -36,10 +36,10 @@ async function start(t) {
 
 const at = (uri) => `/resource?uri=${encodeURIComponent(uri)}`;
 
-/** What differs in two answers that should be alike, but for the name asked for. */
+/** Removes expected differences from two answers: the requested name. */
 const alike = (answer, uri) => [answer.status, answer.text.replaceAll(uri, 'URI')];
 
-test('what a link leads to is read, listed, described and suggested under both names or not at all', async (t) => {
+test('link target is read, listed, described and completed under both names or not at all', async (t) => {
     const { tree, ada, bob } = await start(t);
     const absent = tree.uri('public/nothing.txt');
     const etag = (await request(bob, { method: 'GET', path: at(tree.uri('private/s.txt')) })).headers.get('etag');
@@ -77,7 +77,7 @@ test('what a link leads to is read, listed, described and suggested under both n
     assert.equal((await request(ada, { method: 'GET', path: at(tree.uri('public/fine.txt')) })).text, 'open');
 });
 
-test('a change of what a link leads to is told to those who may hear of both', async (t) => {
+test('change of a link target is reported only to clients that may see both names', async (t) => {
     const { tree, ada, bob } = await start(t);
     const everything = { resourceSubscriptions: [tree.uri('public/')], resourcesListChanged: true };
     const [hers, his] = [await listen(ada, everything), await listen(bob, everything)];
@@ -111,7 +111,7 @@ test('a change of what a link leads to is told to those who may hear of both', a
     assert.equal(own.params._meta['dev.tidings/change'], 'created');
 });
 
-test('a link that is switched to something hidden is gone, and back when it is switched back', async (t) => {
+test('link is hidden while its target is hidden and visible again afterwards', async (t) => {
     const { tree, ada } = await start(t);
     const uri = tree.uri('public/fine.txt');
     const { events } = await listen(ada, { resourceSubscriptions: [uri] });
@@ -129,7 +129,7 @@ test('a link that is switched to something hidden is gone, and back when it is s
     assert.equal((await request(ada, { method: 'GET', path: at(uri) })).text, 'open');
 });
 
-test('a link that is switched back and forth while it is read never shows what is hidden', async (t) => {
+test('link that alternates during reads never exposes hidden content', async (t) => {
     const { tree, ada } = await start(t);
     const uri = tree.uri('public/fine.txt');
     let done = false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Access rules in a running server: what each era, plain HTTP, the tools and the official clients get to see,
-// what is left of it when rules are replaced or a token expires, and that nothing hidden leaves a trace.
+// Access rules in a running server: the view of each era, plain HTTP, the tools and the official clients, the effect of
+// replaced rules and expired tokens, and that hidden resources leave no trace.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -29,7 +29,7 @@ const usual = [
     { principal: 'cleo', scope: 'open:write', uri: OPEN, allow: ['read', 'write'] },
 ];
 
-/** A server with rules in a file, and who shows which token. */
+/** A server with rules in a file and the token of each client. */
 async function start(t, { rules = usual, args = [] } = {}) {
     const tokens = new TokenFile(t);
     const file = new Tree(t).at('access.json');
@@ -52,7 +52,7 @@ const put = async (who, uri, body) => {
 const remove = (who, uri) => request(who, { method: 'DELETE', path: at(uri) });
 const names = async (who, params) => (await call(who, 'resources/list', params)).resources.map((r) => r.uri);
 
-test('answers hold what one may see, and deny the rest like what is not there', async (t) => {
+test('answers hold only visible resources and deny others like missing ones', async (t) => {
     const { ada, bob } = await start(t);
     await put(bob, `${OPEN}a`, '1');
     await put(bob, `${HIDDEN}b`, '1');
@@ -81,7 +81,7 @@ test('answers hold what one may see, and deny the rest like what is not there', 
     assert.ok(!JSON.stringify(resourceTemplates).includes('file:///'), 'nothing of the files');
 });
 
-test('tools write what rules and scopes allow', async (t) => {
+test('tools write within rules and scopes', async (t) => {
     const { ada, bob, cleo } = await start(t);
     const publish = async (who, uri) => {
         const { isError, content } = await call(who, 'tools/call', { name: 'publish', arguments: { uri, text: 'x' } });
@@ -96,7 +96,7 @@ test('tools write what rules and scopes allow', async (t) => {
     assert.ok((await names(bob)).includes(`${HIDDEN}a`));
 });
 
-test('the official clients see and hear what is theirs', async (t) => {
+test('official clients see and receive only visible resources', async (t) => {
     const { server, bob, token } = await start(t);
     await put(bob, `${OPEN}a`, '1');
     await put(bob, `${HIDDEN}b`, '1');
@@ -122,7 +122,7 @@ test('the official clients see and hear what is theirs', async (t) => {
     await client.subscribeResource({ uri: `${OPEN}a` });
 });
 
-/** What differs between any two runs: times, and the seals of cursors, which are random; not their length. */
+/** Differences between any two runs: times and the random seals of cursors, but not the seal length. */
 const mask = (text) =>
     text
         .replace(/"(updated_at|timestamp)":\d+/g, '"$1":0')
@@ -130,7 +130,7 @@ const mask = (text) =>
         .replace(/("dev\.tidings\/cursor":")([\w-]{65,})"/g, (_, key, seal) => `${key}${'#'.repeat(seal.length)}"`)
         .replace(/^(id: [0-9a-f]{8}-\d+\.\d+\.)([\w-]{65,})$/gm, (_, id, seal) => id + '#'.repeat(seal.length));
 
-/** All that was said on a stream so far, field by field as it was written; comments keep it alive and say nothing. */
+/** All messages on a stream so far, field by field as written; comments only keep it alive. */
 function record({ events }) {
     const fields = (event) => ['event', 'id', 'retry', 'data'].filter((name) => name in event);
     const text = (event) => fields(event).map((name) => `${name}: ${event[name]}`).join('\n');
@@ -139,7 +139,7 @@ function record({ events }) {
 
 const options = { 'dev.tidings/options': { windowMs: 0, include: 'value' } };
 
-/** One run: ada listens in both eras to everything she may; with `hidden`, much goes on beside it. */
+/** One run: ada listens in both eras to all she may see; with `hidden`, many hidden changes happen too. */
 async function watchRun(t, hidden) {
     const { ada, bob } = await start(t, { args: ['--workers', '1'] });
     await put(bob, `${OPEN}a`, '0');
@@ -174,7 +174,7 @@ async function watchRun(t, hidden) {
         live.events.message(listChanged, 'list_changed'),
         stream.events.message(listChanged, 'list_changed'),
     ]);
-    /* Away for a while, then back with the id of the last event. */
+    /* Disconnect for a while, then resume with the id of the last event. */
     const last = stream.events.seen.findLast((item) => item.id && item.json).id;
     const before = first();
     stream.events.close();
@@ -198,7 +198,7 @@ async function watchRun(t, hidden) {
     return said;
 }
 
-test('two runs that differ in hidden changes give the same bytes', async (t) => {
+test('runs that differ only in hidden changes produce the same bytes', async (t) => {
     const without = await watchRun(t, false);
     const hidden = await watchRun(t, true);
     for (const name of ['listen', 'before', 'after']) {
@@ -208,7 +208,7 @@ test('two runs that differ in hidden changes give the same bytes', async (t) => 
     }
 });
 
-test('cursors are sealed, work as since, and numbers do not', async (t) => {
+test('sealed cursors work as since and plain numbers do not', async (t) => {
     const { ada, bob } = await start(t, { args: ['--change-tools', 'on'] });
     await put(bob, `${OPEN}a`, '0');
     const wish = { resourceSubscriptions: ['published:///**'] };
@@ -246,7 +246,7 @@ test('cursors are sealed, work as since, and numbers do not', async (t) => {
     assert.equal(next.gap, undefined);
 });
 
-test('new rules narrow streams that are open, and end those that are left with nothing', async (t) => {
+test('new rules narrow open streams and end streams without remaining rights', async (t) => {
     const { server, ada, bob, set } = await start(t);
     await put(bob, `${OPEN}a`, '0');
     await put(bob, `${OPEN}b`, '0');
@@ -276,7 +276,7 @@ test('new rules narrow streams that are open, and end those that are left with n
     assert.equal((await modern(ada, 'resources/read', { uri: `${OPEN}b` })).json.error.message, 'resource not found');
 });
 
-test('a stream ends with its token; a session goes on with the next one', async (t) => {
+test('stream ends with its token and a session continues with the next token', async (t) => {
     const rules = JSON.stringify({ principal: 'authenticated', by: 'token', uri: 'file:///**', allow: SEE });
     const { server, show, uri } = await startIssuer(t, { args: ['--auth-leeway', '0s', '--access', rules] });
     const exp = Math.floor(Date.now() / 1000) + 3;
@@ -300,7 +300,7 @@ test('a stream ends with its token; a session goes on with the next one', async 
     again.close();
 });
 
-test('a session and its events are found by whoever opened it, and by nobody else', async (t) => {
+test('session and its events are visible only to its creator', async (t) => {
     const { server, ada, bob, token } = await start(t);
     const session = await Session.open(ada);
     const stream = await session.stream();
@@ -324,7 +324,7 @@ test('a session and its events are found by whoever opened it, and by nobody els
     stream.close();
 });
 
-test('without tokens, users of a Unix socket are known and the rest of the world is not', async (t) => {
+test('Unix socket users are authenticated without tokens and other clients are not', async (t) => {
     const uid = process.getuid();
     const rules = [
         { principal: `uid:${uid}`, by: 'user', allow: [...SEE, 'write'] },
@@ -343,7 +343,7 @@ test('without tokens, users of a Unix socket are known and the rest of the world
     assert.equal((await request(server, { method: 'PUT', path: at(`${OPEN}a`), body: 'y' })).status, 404);
 });
 
-test('a rule that cannot be understood keeps the server from starting', async (t) => {
+test('server does not start with an invalid rule', async (t) => {
     for (const [rule, says] of [
         ['{"allow":["look"]}', /--access.*list, read, subscribe and write/],
         ['{"allow":["read"],"whom":"x"}', /unknown key 'whom'.*principal, by, scope, uri, match, allow/],
@@ -354,7 +354,7 @@ test('a rule that cannot be understood keeps the server from starting', async (t
     }
 });
 
-test('a directory names what one may list, in lists, contents and suggestions', async (t) => {
+test('directory shows only listable names in lists, contents and completions', async (t) => {
     const tree = new Tree(t, { 'a.txt': '1', 'secret.txt': '2', 'sub/b.txt': '3', 'hidden/c.txt': '4' });
     const rules = [
         { uri: tree.uri(), match: 'literal', allow: SEE },
@@ -379,7 +379,7 @@ test('a directory names what one may list, in lists, contents and suggestions', 
     const { values, total } = await complete(server, '');
     assert.deepEqual(values.sort(), ['a.txt', 'sub/']);
     assert.ok(total === undefined || total === 2);
-    /* The same content told with a change: to each what is for it. */
+    /* Content sent with a change: each client receives what it may see. */
     const wish = { resourceSubscriptions: [uri] };
     const params = { _meta: meta({ 'dev.tidings/options': { include: 'value', match: 'literal', initial: true } }) };
     const { events } = await listen(server, wish, { params });
@@ -410,7 +410,7 @@ test('entities are read and written by the type that rules name', async (t) => {
     const by = { changedBy: [{ userId: 'u' }], value: { a: 1 } };
     assert.equal((await tool('upsert-entity', { ...write('note', 'one'), ...by })).error, undefined);
     assert.match((await tool('upsert-entity', { ...write('secret', 'two'), ...by })).error, /may not write/);
-    // By the id alone: as what it is stored as.
+    // By the id only: under the stored type.
     assert.equal((await tool('delete-entity', { entityId: 'one', changedBy: by.changedBy })).deleted, true);
     assert.equal((await tool('undelete-entity', { entityId: 'one', changedBy: by.changedBy })).deleted, false);
     assert.equal((await tool('delete-entity', { entityId: 'two', changedBy: by.changedBy })).reason, 'unknownEntity');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What servers ask of `tidings call`, `read` and other commands: servers on both official SDKs, FastMCP, server-everything and ours, on both wires; answered by
-// --answer and --roots, on a terminal, or by nobody.
+// Questions from servers to `tidings call`, `read` and other commands: servers on both official SDKs, FastMCP,
+// server-everything and tidings, on both wires; answered by --answer and --roots, on a terminal, or not at all.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -20,7 +20,7 @@ const node = process.execPath;
 const ASKER = here('lib/asker.mjs');
 const EVERYTHING = path.join(here('./node_modules'), '@modelcontextprotocol/server-everything/dist/index.js');
 
-/** Askers that are launched: the options of `tidings call`, and the environment. */
+/** Launched servers that ask: the options of `tidings call` and the environment. */
 const LAUNCHED = {
     'SDK 1, launched': { env: { SDK: '1' }, words: ['--', node, ASKER] },
     'FastMCP, launched': { env: { SDK: 'FastMCP' }, words: ['--', node, ASKER] },
@@ -35,8 +35,8 @@ const SERVED = {
 const ANSWER = JSON.stringify({ name: 'Ann', colour: 'g' });
 const FILLED = { action: 'accept', content: { name: 'Ann', age: 30, colour: 'g' } };
 
-test('launched servers on both SDKs and FastMCP have their form filled in', async (t) => {
-    // At once, so that it takes the time of one.
+test('launched servers on both SDKs and FastMCP receive answers to their forms', async (t) => {
+    // In parallel, to save time.
     await Promise.all(Object.entries(LAUNCHED).map(async ([name, { env, words }]) => {
         const said = await good(t, ['call', 'form', '--answer', ANSWER, ...words], { env });
         assert.deepEqual(JSON.parse(said), FILLED, name);
@@ -44,7 +44,7 @@ test('launched servers on both SDKs and FastMCP have their form filled in', asyn
 });
 
 for (const [name, env] of Object.entries(SERVED)) {
-    test(`${name}: a form, an address and roots are answered from the command line`, async (t) => {
+    test(`${name}: the command line answers a form, a URL and roots`, async (t) => {
         const tree = new Tree(t, { 'work/a.txt': '' });
         const program = new Program(t, node, [ASKER], { env: { PORT: '0', ...env }, mayFail: true });
         const line = await program.lines.next((text) => text.startsWith('at '), 'that it serves', 60_000);
@@ -62,7 +62,7 @@ for (const [name, env] of Object.entries(SERVED)) {
     });
 }
 
-test('nobody answers: it is said what was asked, and how to answer', async (t) => {
+test('client without answers prints the question and how to answer', async (t) => {
     const { env, words } = LAUNCHED['SDK 1, launched'];
     const [form, visit, json, wrong] = await Promise.all([
         bad(t, 75, /the server asks: Who are you\?/, ['call', 'form', ...words], { env }),
@@ -83,7 +83,7 @@ test('nobody answers: it is said what was asked, and how to answer', async (t) =
     await bad(t, 75, /--answer has no answer left for: give an array with one for each/, ['call', 'form', '--answer', '[]', ...words], { env });
 });
 
-test('what is no answer, and what is no directory, is refused before the server is asked', async (t) => {
+test('invalid answers and directories are refused before the request', async (t) => {
     const file = new Tree(t, { 'a.txt': '' }).at('a.txt');
     const accepted = 'an object for a form, such as .* accept, decline or cancel, or an array of these, one for each question';
     const mistakes = [
@@ -104,19 +104,19 @@ test('what is no answer, and what is no directory, is refused before the server 
     }
 });
 
-test('a server that asks for roots at the beginning knows them when it is called', async (t) => {
+test('server that requests roots at initialization has them at the first call', async (t) => {
     const said = await good(t, ['call', 'known', '--roots', '/usr/share', '--', node, ASKER], { env: { SDK: '1', EAGER: '1' } });
     assert.deepEqual(JSON.parse(said), [{ uri: 'file:///usr/share/', name: 'share' }]);
 });
 
-test('server-everything asks, and hears', async (t) => {
+test('server-everything asks and receives answers', async (t) => {
     const words = ['--', node, EVERYTHING, 'stdio'];
     const answer = JSON.stringify({ name: 'Ann', check: true });
     const said = await good(t, ['call', 'trigger-elicitation-request', '--answer', answer, ...words]);
     assert.match(said, /Ann/);
 });
 
-test('our own server asks, in both eras, in one round and in several', async (t) => {
+test('tidings server asks in both eras, in one round and in several', async (t) => {
     const launch = ['--', path.join(EXAMPLES, 'conformance'), '--stdio'];
     for (const era of ['modern', 'legacy']) {
         const call = (tool, answer) => good(t, ['call', '--era', era, tool, '--answer', JSON.stringify(answer), ...launch]);
@@ -131,7 +131,7 @@ test('our own server asks, in both eras, in one round and in several', async (t)
     }
 });
 
-test('a prompt that asks first is answered too', async (t) => {
+test('prompt that asks first receives its answer', async (t) => {
     const launch = ['--', path.join(EXAMPLES, 'conformance'), '--stdio'];
     const prompt = 'test_input_required_result_prompt';
     const said = await good(t, ['prompt', prompt, '--answer', '{"context":"in a hurry"}', ...launch]);
@@ -141,8 +141,8 @@ test('a prompt that asks first is answered too', async (t) => {
 
 /* ---- other commands --------------------------------------------------------------------------- */
 
-test('a resource that asks before it is read is answered too, in both eras, or it is said what was asked', async (t) => {
-    for (const [name, { env, words }] of Object.entries(LAUNCHED)) { // one after the other: each is a Node
+test('resource that asks before a read receives its answer or prints the question in both eras', async (t) => {
+    for (const [name, { env, words }] of Object.entries(LAUNCHED)) { // in sequence: each is a Node process
         const [filled, roots] = await Promise.all([
             good(t, ['read', 'ask://form', '--answer', ANSWER, ...words], { env }),
             good(t, ['read', 'ask://roots', '--roots', '/usr/share', ...words], { env }),
@@ -158,7 +158,7 @@ test('a resource that asks before it is read is answered too, in both eras, or i
     assert.match(nobody.stderr, /no answer was given; run it on a terminal, or give --answer JSON/);
 });
 
-test('lists, completions and subscriptions that ask are answered', async (t) => {
+test('lists, completions and subscriptions that ask receive answers', async (t) => {
     const { env, words } = LAUNCHED['SDK 1, launched'];
     const root = ['--roots', '/usr/share', ...words];
     const [list, completed, watched, tail, requested] = await Promise.all([
@@ -175,9 +175,9 @@ test('lists, completions and subscriptions that ask are answered', async (t) => 
     assert.match(requested, /file:\/\/\/usr\/share\//);
 });
 
-/* ---- the stream on which a session may be asked ----------------------------------------------- */
+/* ---- the stream for session questions --------------------------------------------------------- */
 
-/** A legacy server that asks nothing; `get` answers the GET of its stream. */
+/** A legacy server without questions; `get` answers the GET of its stream. */
 async function sessionServer(t, get) {
     const heard = [];
     const server = http.createServer(async (request, response) => {
@@ -214,7 +214,7 @@ const STREAMS = {
 };
 
 for (const [name, get] of Object.entries(STREAMS)) {
-    test(`a server that ${name} is called all the same`, async (t) => {
+    test(`server that ${name} can still be called`, async (t) => {
         const { heard, url } = await sessionServer(t, get);
         assert.equal(await good(t, ['call', url, 'tool']), 'called\n');
         const [asked, called] = [heard.indexOf('GET'), heard.indexOf('tools/call')];
@@ -222,7 +222,7 @@ for (const [name, get] of Object.entries(STREAMS)) {
     });
 }
 
-test('a server that asks without end, and takes no reply, gets so many at a time', async (t) => {
+test('server that asks endlessly and reads no answers has a limit of open questions', async (t) => {
     const MOST = 256;
     let replies = 0;
     let stream;
@@ -261,7 +261,7 @@ test('a server that asks without end, and takes no reply, gets so many at a time
 const onTerminal = (t, tool) =>
     new Terminal(t, [BIN, 'call', tool, '--', node, ASKER], { env: {} });
 
-test('a person fills in a form', { skip: noTerminal }, async (t) => {
+test('user fills in a form', { skip: noTerminal }, async (t) => {
     const terminal = onTerminal(t, 'form');
     await terminal.shows('The server asks: Who are you?');
     await terminal.shows('As on your passport');
@@ -287,7 +287,7 @@ test('a person fills in a form', { skip: noTerminal }, async (t) => {
     assert.equal((await terminal.ended()).code, 0);
 });
 
-test('a line as long as a terminal has is one answer, and not half of the next', { skip: noTerminal }, async (t) => {
+test('terminal line of maximum length is one answer and does not split the next', { skip: noTerminal }, async (t) => {
     const terminal = onTerminal(t, 'form');
     await terminal.shows('Your name (text, required): ');
     terminal.type(`${'x'.repeat(4095)}\n`);
@@ -302,7 +302,7 @@ test('a line as long as a terminal has is one answer, and not half of the next',
     await terminal.shows('"age":31,"colour":"r","news":false');
 });
 
-test('a person says no, or leaves', { skip: noTerminal }, async (t) => {
+test('user declines or cancels', { skip: noTerminal }, async (t) => {
     const no = onTerminal(t, 'visit');
     await no.shows('The server asks: Pay here');
     await no.shows('https://user@pay.example:8443/now?n=1');
@@ -316,14 +316,14 @@ test('a person says no, or leaves', { skip: noTerminal }, async (t) => {
     await gone.shows('{"action":"cancel"}');
 });
 
-test('what a server says cannot drive the terminal', { skip: noTerminal }, async (t) => {
+test('server text cannot control the terminal', { skip: noTerminal }, async (t) => {
     const terminal = onTerminal(t, 'evil');
     await terminal.shows('title');
     await terminal.shows('[');
     await terminal.shows(': ');
     terminal.type('\n');
     await terminal.shows('Send this?');
-    const shown = terminal.screen.replaceAll('\r\x1b[K', ''); // ours, which clears the line of the progress
+    const shown = terminal.screen.replaceAll('\r\x1b[K', ''); // from tidings, to clear the progress line
     assert.doesNotMatch(shown, /[\x1b\x07\u202e]/u);
     terminal.type('n\n');
     await terminal.shows('{"action":"decline"}');

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// What can be downloaded: the bundle for hosts (.mcpb) is accepted by the official tool, its manifest by the official schema, and it
-// runs as that says; server.json is what the MCP registry takes, the Containerfile is one.
+// Release archives: the official tool accepts the bundle for hosts (.mcpb), the official schema accepts its manifest,
+// and the bundle runs as the manifest says; server.json meets the rules of the MCP registry, and the Containerfile is
+// valid.
 //
-// The schema of server.json is in no npm package: what it asks of the members that ours has is written here, from the text of
-// 2025-12-11. TIDINGS_SERVER_SCHEMA=FILE has the whole of it checked, with
-// https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json saved as FILE.
+// No npm package contains the schema of server.json. This file lists the rules of the 2025-12-11 text for the members
+// in use. To check the whole file, save https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json
+// and set TIDINGS_SERVER_SCHEMA=FILE.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -30,7 +31,7 @@ const root = fileURLToPath(new URL('../../', import.meta.url));
 const MANIFEST_SCHEMA = fileURLToPath(new URL('node_modules/@anthropic-ai/mcpb/schemas/mcpb-manifest-v0.4.schema.json', import.meta.url));
 const SERVER_SCHEMA = process.env.TIDINGS_SERVER_SCHEMA;
 
-/** What is wrong with a value by a schema of draft 7: sentences. */
+/** Violations of a draft 7 schema, as strings. */
 const faults = (schema, value) => {
     const ajv = new Ajv({ strict: false, allErrors: true });
     formats(ajv);
@@ -39,7 +40,7 @@ const faults = (schema, value) => {
 };
 const load = (file) => JSON.parse(readFileSync(file, 'utf8'));
 
-/** What the registry asks of the members that we have; others we do not have. */
+/** The registry rules for the members in use. */
 const text = (more = {}) => ({ type: 'string', ...more });
 const object = (properties, required = Object.keys(properties)) => ({ type: 'object', properties, required, additionalProperties: false });
 const OURS = object({
@@ -52,7 +53,7 @@ const OURS = object({
         type: 'array',
         items: object({
             registryType: text({ const: 'mcpb' }),
-            // The registry: no version beside it, a release asset of GitHub, and "mcp" somewhere in it.
+            // The registry: no version member, a GitHub release asset, and "mcp" in its name.
             identifier: text({
                 format: 'uri',
                 pattern: '^https://github\\.com/[A-Za-z0-9-]{1,39}/[A-Za-z0-9._-]+/releases/download/[^/]+/[^/]+\\.mcpb$',
@@ -72,7 +73,7 @@ before(() => {
 });
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-test('the tarball has alerts, a dashboard and units', () => {
+test('tarball contains alerts, a dashboard and units', () => {
     const tarball = path.join(folder, readdirSync(folder).find((name) => name.endsWith('.tar.gz')));
     const names = execFileSync('tar', ['-tzf', tarball], { encoding: 'utf8' }).split('\n').map((name) => name.replace(/^[^/]*\//, ''));
     for (const name of ['prometheus/tidings.rules.yml', 'grafana/tidings.json', 'systemd/tidings.service', 'tidings.json']) {
@@ -80,7 +81,7 @@ test('the tarball has alerts, a dashboard and units', () => {
     }
 });
 
-test('the bundle is accepted by the official tool, and a host that installs it gets a live server', async (t) => {
+test('official tool accepts the bundle and a host that installs it gets a live server', async (t) => {
     const inside = path.join(folder, 'bundle');
     assert.ok(await unpackExtension({ mcpbPath: bundle, outputDir: inside, silent: true }));
     assert.ok(validateManifest(path.join(inside, 'manifest.json')));
@@ -94,7 +95,7 @@ test('the bundle is accepted by the official tool, and a host that installs it g
     const { command, args } = manifest.server.mcp_config;
     const tree = new Tree(t, { 'a.txt': 'one' });
     const program = command.replace('${__dirname}', inside);
-    chmodSync(program, 0o755); // which zip does not keep for everybody
+    chmodSync(program, 0o755); // zip does not always preserve it
     const words = args.flatMap((word) => (word === '${user_config.folders}' ? [tree.path] : [word]));
     const client = new Client({ name: 'host', version: '1' });
     await client.connect(new StdioClientTransport({ command: program, args: words }));
@@ -122,7 +123,7 @@ test('server_json_satisfies_the_rules_of_the_registry_for_bundles', () => {
     assert.equal(one.fileSha256, createHash('sha256').update(readFileSync(bundle)).digest('hex'));
 });
 
-test('server.json is what the official schema asks', { skip: !SERVER_SCHEMA && 'TIDINGS_SERVER_SCHEMA is not set' }, () => {
+test('server.json matches the official schema', { skip: !SERVER_SCHEMA && 'TIDINGS_SERVER_SCHEMA is not set' }, () => {
     const schema = load(SERVER_SCHEMA);
     const server = load(path.join(folder, 'server.json'));
     assert.equal(schema.$id, server.$schema);
@@ -130,9 +131,9 @@ test('server.json is what the official schema asks', { skip: !SERVER_SCHEMA && '
     assert.notDeepEqual(faults(schema, { ...server, description: 'x'.repeat(101) }), [], 'it would say so');
 });
 
-test('the Containerfile has no mistake', () => {
+test('Containerfile passes its linter', () => {
     const found = validate(readFileSync(`${root}contrib/container/Containerfile`, 'utf8'));
     assert.deepEqual(found.map((one) => `${one.range.start.line + 1}: ${one.message}`), []);
-    const broken = validate('FORM debian:12\n'); // it would say so
+    const broken = validate('FORM debian:12\n'); // it would report that
     assert.notEqual(broken.length, 0);
 });

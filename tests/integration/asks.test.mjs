@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Tools that ask their client back, one handler for both eras: the official clients answer forms,
-// sampling and roots over every transport, and one of them loses the stream on which it was asked.
-// Over WebSocket and TCP, which the SDKs do not speak, the client is ours, by hand; and servers stop while they wait.
+// Tools that ask their client, one handler for both eras: the official clients answer forms, sampling and roots over
+// every transport, and one client loses the stream of its question. The SDKs do not support WebSocket and TCP, so tests
+// for these write the messages by hand. Servers also stop while they wait for answers.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,7 +29,7 @@ const ERAS = [
     ['2026-07-28', modernClient, TRANSPORTS],
 ];
 
-/** What both clients are told to answer; SDK 1.x names requests by their schema. */
+/** The answers of both clients; SDK 1.x names requests by their schema. */
 function answer(client, era, asked) {
     const on = (schema, method, give) =>
         client.setRequestHandler(era === '2025-11-25' ? schema : method, async (request) => {
@@ -43,7 +43,7 @@ function answer(client, era, asked) {
 
 for (const [era, open, transports] of ERAS) {
     for (const transport of transports) {
-        test(`${transport} ${era}: everything there is to ask is answered by an official client`, async (t) => {
+        test(`${transport} ${era}: official client answers every kind of question`, async (t) => {
             const { client } = await open(t, transport, { example: 'conformance', capabilities });
             const asked = [];
             answer(client, era, asked);
@@ -66,9 +66,9 @@ for (const [era, open, transports] of ERAS) {
     }
 }
 
-test('http 2025-11-25: a client that loses its stream before it was asked is asked when it is back', async (t) => {
+test('http 2025-11-25: client that reconnects its stream receives the question', async (t) => {
     let cuts = 0;
-    /** Of the first answer to a call only the first event arrives. */
+    /** The client receives only the first event of the first answer to a call. */
     const fetchCut = async (url, init) => {
         const response = await fetch(url, init);
         if (cuts > 0 || !String(init.body).includes('tools/call')) {
@@ -102,7 +102,7 @@ test('http 2025-11-25: a client that loses its stream before it was asked is ask
 
 /* ---- WebSocket and TCP, by hand -------------------------------------------------------------- */
 
-/** The conformance example on HTTP and TCP, and a way to say and hear messages on a connection of that kind. */
+/** The conformance example on HTTP and TCP, with functions that send and receive messages on such a connection. */
 async function connectRaw(t, how) {
     const server = await serveExample(t, 'conformance', how === 'tcp' ? ['--tcp', '127.0.0.1:0'] : []);
     if (how === 'websocket') {
@@ -124,7 +124,7 @@ const CALL = { jsonrpc: '2.0', id: 'call', method: 'tools/call',
 const ANSWERS = { 'elicitation/create': filled, 'sampling/createMessage': sample, 'roots/list': roots };
 
 for (const how of ['websocket', 'tcp']) {
-    test(`${how} 2025-11-25: everything there is to ask is asked on the connection, and answered in any order`, async (t) => {
+    test(`${how} 2025-11-25: questions of every kind share the connection and accept answers in any order`, async (t) => {
         const { say, hear } = await connectRaw(t, how);
         await say(initialize('2025-11-25', { id: 'hello', capabilities }));
         await hear((m) => m.id === 'hello', 'the answer to initialize');
@@ -144,7 +144,7 @@ for (const how of ['websocket', 'tcp']) {
         assert.deepEqual(JSON.parse(said[2]), roots);
     });
 
-    test(`${how} 2025-03-26: a call of a batch asks, and its answers come in a batch`, async (t) => {
+    test(`${how} 2025-03-26: batched call asks and accepts its answers in a batch`, async (t) => {
         const { say, hear } = await connectRaw(t, how);
         await say(initialize('2025-03-26', { id: 'hello', capabilities }));
         await hear((m) => m.id === 'hello', 'the answer to initialize');
@@ -162,7 +162,7 @@ for (const how of ['websocket', 'tcp']) {
         assert.deepEqual(all.find(({ id }) => id === 'ping').result, {});
     });
 
-    test(`${how}: a server that is told to stop while a handler waits takes the answer, and ends`, async (t) => {
+    test(`${how}: server that stops while a handler waits accepts the answer and exits`, async (t) => {
         const { server, say, hear, over } = await connectRaw(t, how);
         await say(initialize('2025-11-25', { id: 'hello', capabilities }));
         await hear((m) => m.id === 'hello', 'the answer to initialize');
@@ -182,7 +182,7 @@ for (const how of ['websocket', 'tcp']) {
     });
 }
 
-test('http 2025-11-25: a server that is told to stop ends though a handler waits for an answer that never comes', async (t) => {
+test('http 2025-11-25: server stops even if a handler waits for an answer that never comes', async (t) => {
     const server = await serveExample(t, 'conformance');
     const hello = await post(server, initialize('2025-11-25', { capabilities }));
     const session = { 'Mcp-Session-Id': hello.headers.get('mcp-session-id'), 'MCP-Protocol-Version': '2025-11-25' };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The official clients find their way alone: refused, they read our metadata, register with the authorization
-// server it names, get a token for us, connect, subscribe; and go on when the token has expired.
+// Official clients authenticate without help: after a refusal they read the metadata, register with the authorization
+// server, get a token, connect and subscribe; after the token expires they continue.
 
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
@@ -59,10 +59,10 @@ async function connect(t, era, server) {
     return { client, received, owner, wire };
 }
 
-// At once, since they mostly wait.
-describe('official clients and their tokens', { concurrency: 4 }, () => {
+// In parallel, since they mostly wait.
+describe('official clients authenticate with tokens', { concurrency: 4 }, () => {
     for (const era of ['legacy', 'modern']) {
-        test(`the official ${era} client gets a token by itself and connects`, async (t) => {
+        test(`official ${era} client gets a token by itself and connects`, async (t) => {
             const { authority, server, uri } = await start(t, {
                 fetched: true,
                 args: ['--auth-scope', 'files:read', '--auth-scope', 'files:watch'],
@@ -77,7 +77,7 @@ describe('official clients and their tokens', { concurrency: 4 }, () => {
         });
     }
 
-    test('the official legacy client hears of changes, and again after its token has expired', async (t) => {
+    test('official legacy client receives changes again after its token expires', async (t) => {
         const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
         authority.seconds = BRIEF;
         const { client, received, owner } = await connect(t, 'legacy', server);
@@ -86,7 +86,7 @@ describe('official clients and their tokens', { concurrency: 4 }, () => {
         server.tree.replace('a.txt', '2');
         await received.next(updates(uri), 'an update');
         authority.seconds = 3600;
-        /* The stream ends with the token; whatever the client does next, it does with another one. */
+        /* The stream ends with the token; afterwards the client uses a new token. */
         await eventually(() => owner.held.access_token !== first, 'a new token was got', EXPIRY);
         server.tree.replace('a.txt', '3');
         await received.next(updates(uri), 'an update after the token expired', EXPIRY);
@@ -94,7 +94,7 @@ describe('official clients and their tokens', { concurrency: 4 }, () => {
         assert.equal(owner.agreed, 1, 'by its refresh token, not by asking the owner again');
     });
 
-    test('the official modern client listens, and again after its token has expired', async (t) => {
+    test('official modern client listens again after its token expires', async (t) => {
         const { authority, server, uri } = await start(t, { args: ['--auth-leeway', '0'] });
         authority.seconds = BRIEF;
         const { client, received, owner } = await connect(t, 'modern', server);
@@ -114,7 +114,7 @@ describe('official clients and their tokens', { concurrency: 4 }, () => {
         await again.close();
     });
 
-    test('the official modern client asks its owner for the scope that was lacking', async (t) => {
+    test('official modern client requests the missing scope', async (t) => {
         const rule = (text) => ['--access', JSON.stringify(text)];
         const { server, uri } = await start(t, {
             args: [

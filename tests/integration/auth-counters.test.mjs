@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is counted of tokens: tidings://self/tokens.
+// Token counters: tidings://self/tokens.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,7 +11,7 @@ import { as, TokenFile } from './lib/tokens.mjs';
 
 const uri = 'tidings://self/tokens';
 
-test('tokens are counted: good ones, known ones, and why others were refused', async (t) => {
+test('metrics count accepted and cached tokens and refusals by reason', async (t) => {
     const tokens = new TokenFile(t);
     const alice = tokens.give('alice');
     const args = [...tokens.args, '--self', '--workers', '2'];
@@ -22,7 +22,7 @@ test('tokens are counted: good ones, known ones, and why others were refused', a
     }
     const answer = await modern(as(server, alice), 'resources/read', { uri });
     const counts = JSON.parse(answer.json.result.contents[0].text);
-    // Two requests of hers, perhaps on two workers: each verifies for itself.
+    // Two of her requests, perhaps on two workers; each worker verifies the token.
     assert.equal(counts.verified + counts.remembered, 2);
     assert.ok(counts.verified >= 1);
     assert.equal(counts.invalid, 2);
@@ -33,7 +33,7 @@ test('tokens are counted: good ones, known ones, and why others were refused', a
     assert.equal(counts.unavailable + counts.waiting + counts.keyFetches, 0);
 });
 
-test('without tokens there is nothing to count', async (t) => {
+test('metrics have no token counters without authentication', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self'] });
     const answer = await modern(server, 'resources/read', { uri });
     assert.equal(JSON.parse(answer.json.result.contents[0].text).verified, 0);

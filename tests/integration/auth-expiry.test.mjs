@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Identities that must not outlive their proof: certificates that expire while they are used, keys that are
-// withdrawn from a set, tokens that expire or are taken back under an idle WebSocket.
+// Credentials that end in use: certificates that expire, keys that leave a set, and tokens that expire or are revoked
+// under an idle WebSocket.
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ import { WebSocketRaw } from './lib/websocket.mjs';
 
 const files = { 'a.txt': '1' };
 
-/** Everything that can be open for whoever `server` is shown as. */
+/** Opens every kind of stream to `server` with its credentials. */
 async function openAll(server, uri) {
     const open = await listen(server, { resourceSubscriptions: [uri] });
     const session = await Session.open(server);
@@ -30,7 +30,7 @@ async function openAll(server, uri) {
     const sse = await request(server, { method: 'GET', path: '/sse', headers: { ...server.headers, Accept: 'text/event-stream' } });
     assert.equal(sse.status, 200);
     return {
-        /** All of it ends by itself, in order; the WebSocket says `reason`. */
+        /** All streams end cleanly by themselves; the WebSocket reports `reason`. */
         async ends(reason, ms) {
             await open.events.message((m) => m.id === open.id && m.result, 'the result of the listen', ms);
             await within(stream.over, 'the end of the stream of the session', ms);
@@ -47,9 +47,9 @@ async function openAll(server, uri) {
 
 // ---- certificates -------------------------------------------------------------------------------
 
-// At once, since they mostly wait.
-describe('what ends with its credentials', { concurrency: 4 }, () => {
-    test('what a certificate opened ends with it, and its ticket opens nothing any more', async (t) => {
+// In parallel, since they mostly wait.
+describe('connections and streams end with their credentials', { concurrency: 4 }, () => {
+    test('connection ends with its certificate and its ticket resumes nothing', async (t) => {
         const certs = new Certificates(t).make('server').brief('alice', BRIEF);
         const args = ['--tls-client-ca', certs.file('ca.pem'), '--tls-client-auth', 'require', '--keepalive', '1h'];
         const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0', '--legacy-sse', ...certs.args('server'), ...args];
@@ -91,7 +91,7 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
 
     // ---- keys ---------------------------------------------------------------------------------------
 
-    test('what a withdrawn key verified ends with the reload, the last one too; others go on', async (t) => {
+    test('streams end at the reload that withdraws their key, even the last key, and others continue', async (t) => {
         const { server, authority, file, uri } = await start(t, { args: ['--legacy-sse', '--keepalive', '1h', '--workers', '2'] });
         const publish = async (...keys) => {
             authority.keys = keys;
@@ -124,7 +124,7 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
         assert.equal(await statusOf(alice, uri), 200, 'a key that comes back is good again');
     });
 
-    test('… also when the keys are fetched', async (t) => {
+    test('streams end when their fetched key is withdrawn', async (t) => {
         const { server, authority, show, uri } = await start(t, { fetched: true, args: ['--legacy-sse', '--keepalive', '1h'] });
         const alice = await show();
         const mine = await openAll(alice, uri);
@@ -136,13 +136,13 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
         assert.equal(await statusOf(alice, uri), 401);
     });
 
-    test('a reload that leaves a key as it is leaves what it verified', async (t) => {
+    test('reload keeps streams of an unchanged key', async (t) => {
         const { server, authority, show, file, uri } = await start(t);
         const { events } = await listen(await show(), { resourceSubscriptions: [uri] });
         const ws = await WebSocketRaw.open(server, { headers: (await show()).headers });
         await authority.rotate('ES256');
         const { keys } = await authority.jwks();
-        // Another order, other members, another key beside it.
+        // Another order, other members, another key.
         writeFileSync(file, JSON.stringify({ keys: keys.map((key) => ({ x5t: 'x', ...key })) }, null, 2));
         await reloaded(server);
         assert.ok((await ws.modern('resources/list')).result);
@@ -154,7 +154,7 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
 
     // ---- WebSockets ---------------------------------------------------------------------------------
 
-    test('an idle WebSocket ends when its token does', async (t) => {
+    test('idle WebSocket ends when its token expires', async (t) => {
         const { server, authority, show } = await start(t, { args: ['--auth-leeway', '0', '--keepalive', '1h'] });
         const lasting = await WebSocketRaw.open(server, { headers: (await show({ sub: 'bob' })).headers });
         authority.seconds = BRIEF;
@@ -168,7 +168,7 @@ describe('what ends with its credentials', { concurrency: 4 }, () => {
         lasting.close();
     });
 
-    test('a message on a WebSocket whose token was taken back is not handled, from the reload on', async (t) => {
+    test('WebSocket messages are rejected after the reload that revokes their token', async (t) => {
         const tokens = new TokenFile(t);
         const server = await serve(t, { files, args: [...tokens.args, '--workers', '1'] });
         for (let i = 0; i < 20; i += 1) {

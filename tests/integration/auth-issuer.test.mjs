@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Tokens of an authorization server: how clients are led to it, and which of its tokens are good.
+// Tokens of an authorization server: how clients find it and which tokens the server accepts.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -18,7 +18,7 @@ const KNOWN = '/.well-known/oauth-protected-resource';
 
 const seconds = () => Math.floor(Date.now() / 1000);
 
-test('the metadata is at both places, for everybody, and names the issuer', async (t) => {
+test('metadata is public at both paths and names the issuer', async (t) => {
     const { server, authority } = await start(t, { args: ['--auth-scope', 'a', '--auth-scope', 'b:c'] });
     const expected = {
         resource: server.url,
@@ -48,7 +48,7 @@ test('the metadata is at both places, for everybody, and names the issuer', asyn
     assert.deepEqual((await (await fetch(old.headers.get('location'))).json()).issuer, authority.issuer);
 });
 
-test('the server is called what it was told, also in the place of its metadata', async (t) => {
+test('server uses its configured name in metadata and in the metadata path', async (t) => {
     const resource = 'https://files.example/public/mcp';
     const { server, authority, uri } = await start(t, {
         args: ['--auth-resource', resource, '--allow-host', 'files.example'],
@@ -66,7 +66,7 @@ test('the server is called what it was told, also in the place of its metadata',
     assert.equal(await statusOf(as(server, await authority.token(server.url)), uri), 401);
 });
 
-test('tokens are good by every algorithm there should be', async (t) => {
+test('tokens are accepted with every supported algorithm', async (t) => {
     const authority = await AuthorizationServer.start(t);
     const names = ['RS384', 'RS512', 'PS256', 'PS384', 'PS512', 'ES256', 'ES384', 'EdDSA'];
     for (const alg of names) {
@@ -83,7 +83,7 @@ test('tokens are good by every algorithm there should be', async (t) => {
     assert.equal(await statusOf(as(server, several), uri), 200);
 });
 
-test('a token that is not what it should be is refused, and it is said why', async (t) => {
+test('invalid token is refused with the reason', async (t) => {
     const { server, authority, uri } = await start(t, { args: ['--auth-leeway', '0'] });
     const stranger = await AuthorizationServer.start(t);
     const good = await authority.token(server.url);
@@ -137,7 +137,7 @@ test('clocks may differ by the leeway and no more', async (t) => {
     }
 });
 
-test('keys of a file are read again on SIGHUP', async (t) => {
+test('key file is read again on SIGHUP', async (t) => {
     const { server, authority, show, file, uri } = await start(t);
     const publish = async () => writeFileSync(file, JSON.stringify(await authority.jwks()));
     const before = await show();
@@ -156,7 +156,7 @@ test('keys of a file are read again on SIGHUP', async (t) => {
 });
 
 
-test('what a further scope would allow is 403 with that scope, whether it is there or not', async (t) => {
+test('missing scope is 403 with that scope, whether or not the resource exists', async (t) => {
     const rule = (text) => ['--access', JSON.stringify(text)];
     const { server, show, uri } = await start(t, {
         args: [

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Keys and answers that have to be fetched from an authorization server: when they are, how often, what
-// waits for them and what does not; and what ends when a token does.
+// Fetches from an authorization server: when and how often the server fetches keys and introspection results, which
+// requests wait, and which streams end with a token.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -16,7 +16,7 @@ import { Tree } from './lib/tree.mjs';
 import { eventually, within } from './lib/wait.mjs';
 import { WebSocketRaw } from './lib/websocket.mjs';
 
-test('a new key is fetched when a token names it, and old ones go with their set', async (t) => {
+test('new key is fetched when a token names it and old keys expire with their set', async (t) => {
     const { server, authority, show, uri } = await start(t, { fetched: true });
     const before = await show();
     assert.equal(await statusOf(before, uri), 200);
@@ -29,7 +29,7 @@ test('a new key is fetched when a token names it, and old ones go with their set
     assert.equal(await statusOf(forged, uri), 401, 'a key that was withdrawn');
 });
 
-test('a flood of unknown keys costs the authorization server next to nothing', async (t) => {
+test('flood of unknown keys causes almost no load on the authorization server', async (t) => {
     const { authority, show, uri } = await start(t, { fetched: true });
     assert.equal(await statusOf(await show(), uri), 200);
     const before = authority.asked('/jwks');
@@ -39,12 +39,12 @@ test('a flood of unknown keys costs the authorization server next to nothing', a
         assert.equal(await statusOf(forged, uri), 401);
     }
     const more = authority.asked('/jwks') - before;
-    const allowed = 4 + (Date.now() - begun) / 30_000; // three at once, then one in 30 s
+    const allowed = 4 + (Date.now() - begun) / 30_000; // three in a burst, then one in 30 s
     assert.ok(more <= allowed, `${more} fetches for 60 unknown keys`);
     assert.equal(await statusOf(await show({ sub: 'bob' }), uri), 200, 'others are not in their way');
 });
 
-test('while the keys cannot be had it is 503 with Retry-After, and then it is over', async (t) => {
+test('requests get 503 with Retry-After until the keys are available again', async (t) => {
     const authority = await AuthorizationServer.start(t);
     authority.broken = true;
     const { show, uri } = await start(t, { issuer: authority, fetched: true });
@@ -56,7 +56,7 @@ test('while the keys cannot be had it is 503 with Retry-After, and then it is ov
     await eventually(async () => (await statusOf(await show(), uri)) === 200, 'the keys are there', 60_000);
 });
 
-/** A request that is being answered: { answer, isAnswered }. */
+/** A request in progress: { answer, isAnswered }. */
 function under(promise) {
     const it = { isAnswered: false };
     it.answer = promise.finally(() => {
@@ -65,7 +65,7 @@ function under(promise) {
     return it;
 }
 
-test('a request that waits for keys holds up nobody else, and goes on by itself', async (t) => {
+test('request that waits for keys delays no other request and resumes by itself', async (t) => {
     const authority = await AuthorizationServer.start(t);
     const tokens = new TokenFile(t);
     const known = tokens.give('carol');
@@ -93,7 +93,7 @@ test('a request that waits for keys holds up nobody else, and goes on by itself'
     events.close();
 });
 
-test('a client that goes takes its question along; one that stays is told in time', async (t) => {
+test('client that leaves cancels its key request and a waiting client is answered in time', async (t) => {
     const authority = await AuthorizationServer.start(t);
     let release;
     authority.held = new Promise((resolve) => {
@@ -118,7 +118,7 @@ test('a client that goes takes its question along; one that stays is told in tim
     await eventually(async () => (await statusOf(await show(), uri)) === 200, 'the keys are there', 60_000);
 });
 
-test('what is no JWT is asked about, with credentials, and remembered for a moment', async (t) => {
+test('opaque token is introspected with credentials and cached briefly', async (t) => {
     const authority = await AuthorizationServer.start(t);
     const secret = new Tree(t).at('credentials');
     writeFileSync(secret, `${authority.credentials.id}:${authority.credentials.secret}\n`, { mode: 0o600 });
@@ -144,7 +144,7 @@ test('what is no JWT is asked about, with credentials, and remembered for a mome
     assert.ok(answer.headers.get('retry-after'));
 });
 
-test('a stream ends in order when its token does, and a session goes on with the next', async (t) => {
+test('stream ends cleanly with its token and a session continues with the next token', async (t) => {
     const { server, authority, show, uri } = await start(t, { args: ['--auth-leeway', '0', '--legacy-sse'] });
     authority.seconds = BRIEF;
     const brief = await show();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A token whose line is taken out of the file: what it had begun ends, what others began goes on.
+// A token removed from the token file: its streams end and others continue.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -12,7 +12,7 @@ import { as, reloaded, TokenFile } from './lib/tokens.mjs';
 import { within } from './lib/wait.mjs';
 import { WebSocketRaw } from './lib/websocket.mjs';
 
-test('streams of a token that was taken back end, in order; others go on', async (t) => {
+test('streams of a revoked token end cleanly and others continue', async (t) => {
     const tokens = new TokenFile(t);
     const lost = tokens.give('alice', 'files:read');
     const kept = tokens.give('bob', 'files:read');
@@ -43,7 +43,7 @@ test('streams of a token that was taken back end, in order; others go on', async
     ws.connection.close();
 });
 
-test('a reload that leaves a token as it is leaves its streams too', async (t) => {
+test('reload keeps streams of an unchanged token', async (t) => {
     const tokens = new TokenFile(t);
     const token = tokens.give('alice');
     const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });

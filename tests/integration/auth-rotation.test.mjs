@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A watch, or a sync, that outlives its tokens: the file of --token-file is replaced, before the token in it is refused or after,
-// and no change is missed.
+// A watch or sync that outlives its tokens: a new token replaces the --token-file before or after the old token is
+// refused, and no change is missed.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -21,7 +21,7 @@ import { DEADLINE, Inbox } from './lib/wait.mjs';
 const REFUSED = /disconnected: the server wants a good token \(HTTP 401\)/;
 const WATCHING = /^watching /;
 
-/** The file of --token-file, replaced as careful programs do. */
+/** The file of --token-file, replaced atomically. */
 class Held {
     constructor(t, token) {
         this.tree = new Tree(t, { token: `${token}\n` });
@@ -33,7 +33,7 @@ class Held {
     }
 }
 
-/** `tidings watch` of everything below the served directory, watching. */
+/** A started `tidings watch` of everything below the served directory. */
 async function watch(t, server, held, { url = server.url, args = [] } = {}) {
     const all = ['watch', '--json', '--token-file', held.path, ...args, url, server.uri('')];
     const program = new Program(t, BIN, all);
@@ -48,16 +48,16 @@ async function watch(t, server, held, { url = server.url, args = [] } = {}) {
 
 const ways = {
     'over HTTP': {},
-    'over HTTP in a session': { args: ['--era', 'legacy'], isSeamless: true }, // Last-Event-ID: nothing to say
+    'over HTTP in a session': { args: ['--era', 'legacy'], isSeamless: true }, // Last-Event-ID: nothing to report
     'over HTTP+SSE': { at: (url) => url.replace('/mcp', '/sse') },
     'over WebSocket': { at: (url) => url.replace('http', 'ws') },
     'over WebSocket in the legacy era': { at: (url) => url.replace('http', 'ws'), args: ['--era', 'legacy'] },
 };
 
-// At once, since they mostly wait.
-describe('tokens that are replaced', { concurrency: 4 }, () => {
+// In parallel, since they mostly wait.
+describe('clients survive token rotation', { concurrency: 4 }, () => {
     for (const [how, { at = (url) => url, args, isSeamless }] of Object.entries(ways)) {
-        test(`a watch ${how} goes over three new tokens and misses nothing`, async (t) => {
+        test(`watch ${how} survives three token rotations and misses nothing`, async (t) => {
             const tokens = new TokenFile(t);
             let token = tokens.give('ada');
             const held = new Held(t, token);
@@ -68,7 +68,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
                 tokens.take(token);
                 held.replace(next);
                 await reloaded(server);
-                server.tree.write(`${turn}.txt`, 'x'); // as it ends, or before, or after
+                server.tree.write(`${turn}.txt`, 'x'); // when it ends, before, or after
                 if (!isSeamless) {
                     await said(WATCHING);
                 }
@@ -80,7 +80,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
             assert.doesNotMatch(program.stderr, REFUSED);
         });
 
-        test(`a watch ${how} waits for a token that comes late and misses nothing`, async (t) => {
+        test(`watch ${how} waits for a late token and misses nothing`, async (t) => {
             const tokens = new TokenFile(t);
             const token = tokens.give('ada');
             const held = new Held(t, token);
@@ -90,7 +90,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
             await reloaded(server);
             await said(REFUSED);
             server.tree.write('meanwhile.txt', 'x');
-            fs.rmSync(held.path); // as while it is being replaced
+            fs.rmSync(held.path); // as during its replacement
             await said(REFUSED);
             const next = tokens.give('ada');
             await reloaded(server);
@@ -103,7 +103,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
         });
     }
 
-    test('a token that expires before the next one is there interrupts a watch and no more', async (t) => {
+    test('token that expires before its replacement only interrupts a watch', async (t) => {
         const { authority, server } = await start(t, { args: ['--auth-leeway', '0'] });
         const token = (exp) => authority.token(server.url, { claims: { exp: Math.floor(Date.now() / 1000) + exp } });
         const held = new Held(t, await token(BRIEF));
@@ -116,7 +116,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
         await told('meanwhile.txt');
     });
 
-    test('a sync whose token expires is in step again when there is another', async (t) => {
+    test('sync whose token expires is complete again with the next token', async (t) => {
         const tokens = new TokenFile(t);
         const token = tokens.give('ada');
         const held = new Held(t, token);
@@ -136,7 +136,8 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
         assert.deepEqual(contents(mirror.path), { 'a.txt': '1', 'b.txt': '2' });
     });
 
-    /** A server with one resource, of which `old` opens everything but its content; `refused` has who tried. */
+    /** A server with one resource. The token `old` grants everything except its content; `refused` lists refused
+     * callers. */
     async function serveWithout(t, old) {
         const refused = new Inbox('refusals');
         const answers = {
@@ -174,7 +175,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
         return { url: `http://127.0.0.1:${server.address().port}/mcp`, refused };
     }
 
-    test('a sync whose token expires in the middle of a pass makes another, and fails without a file', async (t) => {
+    test('sync whose token expires during a pass repeats it and fails if the token file is missing', async (t) => {
         const { url, refused } = await serveWithout(t, 'old');
         const held = new Held(t, 'old');
         const mirror = new Tree(t);
@@ -190,7 +191,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
         assert.deepEqual(contents(mirror.path), { a: 'x' });
     });
 
-    test('a watch that begins with a bad token, or none in the file, fails at once', async (t) => {
+    test('watch fails at once if its first token is invalid or the file has none', async (t) => {
         const tokens = new TokenFile(t);
         const held = new Held(t, 'wrong');
         const server = await serve(t, { files: { 'a.txt': '1' }, args: tokens.args });
@@ -200,7 +201,7 @@ describe('tokens that are replaced', { concurrency: 4 }, () => {
         await bad(t, 66, /token': No such file/, watching);
     });
 
-    test('a refusal says what is lacking and where it is to be had', async (t) => {
+    test('refusal names the missing right and how to get it', async (t) => {
         const rules = JSON.stringify({ scope: 'files:read', uri: 'file:///**', allow: ['list', 'read'] });
         const { server, authority } = await start(t, { args: ['--auth-scope', 'in', '--access', rules] });
         const read = ['read', server.url, server.uri('a.txt')];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Bearer tokens on HTTP: where they are asked for, what is said without a good one, in which order, and
-// whose sessions are whose. The tokens are lines of a file; those of an authorization server are in
-// auth-issuer.test.mjs, what the official clients do about them in auth-clients.test.mjs.
+// Bearer tokens on HTTP: where the server requires them, how it answers without a valid token, the order of checks, and
+// the owners of sessions. The tokens are lines of a file; auth-issuer.test.mjs tests tokens of an authorization server,
+// and auth-clients.test.mjs tests official clients.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,7 +20,7 @@ import { upgrade, WebSocketRaw } from './lib/websocket.mjs';
 const files = { 'a.txt': '1' };
 const json = { 'Content-Type': 'application/json', Accept: 'application/json, text/event-stream' };
 
-/** A server that wants files:read, with somebody who has it. */
+/** A server that requires files:read, and a client with that scope. */
 async function start(t, { args = [], scopes = ['files:read'] } = {}) {
     const tokens = new TokenFile(t);
     const token = tokens.give('alice', ...scopes);
@@ -29,7 +29,7 @@ async function start(t, { args = [], scopes = ['files:read'] } = {}) {
     return { server, tokens, token, alice: as(server, token), uri: server.uri('a.txt') };
 }
 
-/** A file with the key of an issuer whose tokens nobody has (RFC 7517, A.1). */
+/** A file with the key of an issuer that no test token uses (RFC 7517, A.1). */
 function keysFile(t) {
     const key = {
         kty: 'EC',
@@ -41,7 +41,7 @@ function keysFile(t) {
     return tree.at('keys.json');
 }
 
-/** Every way in. */
+/** Every endpoint. */
 const ways = (uri) => ({
     'POST /mcp': { headers: json, body: JSON.stringify(initialize()) },
     'GET /mcp': { method: 'GET', headers: { Accept: 'text/event-stream' } },
@@ -56,7 +56,7 @@ const ways = (uri) => ({
     'GET /entity': { method: 'GET', path: '/entity/User@1.0/1' },
 });
 
-test('every way in asks for a token, and says so without an error', async (t) => {
+test('every endpoint requires a token and reports a missing token without an error', async (t) => {
     const { server, uri } = await start(t, {
         args: ['--legacy-sse', '--profile', 'erlmcp', '--allow-write', '--entities', ':memory:'],
     });
@@ -74,7 +74,7 @@ test('every way in asks for a token, and says so without an error', async (t) =>
     }
 });
 
-test('with a token both eras, WebSocket, HTTP+SSE and plain HTTP go through', async (t) => {
+test('token grants access in both eras and over WebSocket, HTTP+SSE and plain HTTP', async (t) => {
     const { server, alice, token, uri } = await start(t, { args: ['--legacy-sse'] });
     assert.equal((await call(alice, 'resources/read', { uri })).contents[0].text, '1');
     const { events } = await listen(alice, { resourceSubscriptions: [uri] });
@@ -103,7 +103,7 @@ test('with a token both eras, WebSocket, HTTP+SSE and plain HTTP go through', as
     assert.equal((await session.end()).status, 204);
 });
 
-test('a token that is malformed, doubled or in the query is an invalid request', async (t) => {
+test('malformed, duplicate or query-string token is an invalid request', async (t) => {
     const { server, token, uri } = await start(t);
     const where = `/resource?uri=${encodeURIComponent(uri)}`;
     const rows = [
@@ -127,7 +127,7 @@ test('a token that is malformed, doubled or in the query is an invalid request',
     }
 });
 
-test('a scope too small is 403 and names all that are needed', async (t) => {
+test('insufficient scope is 403 and names all required scopes', async (t) => {
     const { server, tokens, alice, uri } = await start(t, { scopes: ['files:read', 'files:watch'] });
     const bob = as(server, tokens.give('bob', 'files:read', 'other'));
     await reloaded(server);
@@ -139,7 +139,7 @@ test('a scope too small is 403 and names all that are needed', async (t) => {
     assert.equal((await modern(alice, 'resources/read', { uri })).status, 200);
 });
 
-test('the order: place, method, Host and Origin, token, size and type, body', async (t) => {
+test('checks run in order: path, method, Host and Origin, token, size and type, body', async (t) => {
     const { server, alice } = await start(t, { args: ['--max-body', '1k'] });
     const status = async (options, who = server) => (await request(who, options)).status;
     assert.equal(await status({ method: 'GET', path: '/nowhere' }), 404);
@@ -159,7 +159,7 @@ test('the order: place, method, Host and Origin, token, size and type, body', as
     }
 });
 
-test('nothing of a body is waited for without a token, and no 100 invites it', async (t) => {
+test('request without a token gets its answer before the body and no 100 Continue', async (t) => {
     const { server, token } = await start(t);
     for (const extra of [{}, { Expect: '100-continue' }]) {
         const connection = await Connection.open(server);
@@ -179,7 +179,7 @@ test('nothing of a body is waited for without a token, and no 100 invites it', a
     connection.close();
 });
 
-test('each request of a connection shows its own token, pipelined or not', async (t) => {
+test('each request of a connection presents its own token, pipelined or not', async (t) => {
     const { server, tokens, token } = await start(t);
     const bob = tokens.give('bob', 'files:read');
     await reloaded(server);
@@ -207,7 +207,7 @@ test('each request of a connection shows its own token, pipelined or not', async
     assert.equal((await connection.readToEnd()).length, 0, 'a refusal ends the connection');
 });
 
-test('a session belongs to whom its first token named, whichever token they show', async (t) => {
+test('session belongs to the subject of its first token, whatever token follows', async (t) => {
     const { server, tokens, alice, uri } = await start(t, { args: ['--workers', '3'] });
     const other = tokens.give('alice', 'files:read');
     const bob = tokens.give('bob', 'files:read');
@@ -239,7 +239,7 @@ test('a session belongs to whom its first token named, whichever token they show
     stream.close();
 });
 
-test('the file of tokens is read again on SIGHUP, all of it or nothing', async (t) => {
+test('token file is reloaded on SIGHUP completely or not at all', async (t) => {
     const { server, tokens, token, alice, uri } = await start(t);
     const status = async (who) => (await modern(who, 'resources/read', { uri })).status;
     const fresh = tokens.give('carol', 'files:read');
@@ -255,7 +255,7 @@ test('the file of tokens is read again on SIGHUP, all of it or nothing', async (
     assert.equal(await status(as(server, fresh)), 200);
 });
 
-test('a browser may ask beforehand, and read why it was refused', async (t) => {
+test('browser may send a preflight and read the reason of a refusal', async (t) => {
     const { server } = await start(t);
     const Origin = 'http://localhost:3000';
     const ahead = { Origin, 'Access-Control-Request-Method': 'POST' };
@@ -271,7 +271,7 @@ test('a browser may ask beforehand, and read why it was refused', async (t) => {
     }
 });
 
-test('without an issuer there is no metadata to be found', async (t) => {
+test('metadata does not exist without an issuer', async (t) => {
     const { server, alice } = await start(t);
     for (const path of ['oauth-protected-resource', 'oauth-protected-resource/mcp', 'oauth-authorization-server']) {
         const answer = await request(alice, { method: 'GET', path: `/.well-known/${path}` });
@@ -280,7 +280,7 @@ test('without an issuer there is no metadata to be found', async (t) => {
     assert.equal(challenge(await post(server, '{}')).resource_metadata, undefined);
 });
 
-test('where nobody asks for tokens they mean nothing, however odd', async (t) => {
+test('tokens are ignored without authentication, even malformed ones', async (t) => {
     const server = await serve(t, { files });
     assert.equal((await call(server, 'resources/list')).cacheScope, 'public');
     for (const headers of [[['Authorization', 'Bearer a b']], [['Authorization', 'x'], ['Authorization', 'y']]]) {
@@ -289,7 +289,7 @@ test('where nobody asks for tokens they mean nothing, however odd', async (t) =>
     }
 });
 
-test('a Unix socket of HTTP asks for a token, one of lines knows its user', async (t) => {
+test('HTTP on a Unix socket requires a token and a line socket identifies its user', async (t) => {
     const tokens = new TokenFile(t);
     const token = tokens.give('alice');
     const tree = new Tree(t, files);
@@ -315,7 +315,7 @@ test('a Unix socket of HTTP asks for a token, one of lines knows its user', asyn
     assert.ok((await peer.message((m) => m.id === id, 'the answer')).result);
 });
 
-test('through TLS a certificate does not replace the token, on lines it is who comes', async (t) => {
+test('TLS certificate does not replace the token on HTTP and identifies the client on lines', async (t) => {
     const certs = new Certificates(t).make('server').make('alice', { names: '' });
     const tokens = new TokenFile(t);
     const token = tokens.give('bob');
@@ -339,7 +339,7 @@ test('through TLS a certificate does not replace the token, on lines it is who c
     assert.ok((await peer.message((m) => m.id === id, 'the answer')).result);
 });
 
-test('tokens that `tidings token` makes open the door', async (t) => {
+test('tokens from `tidings token` are accepted', async (t) => {
     const tokens = new TokenFile(t);
     const made = await run(t, ['token', 'dora', '--scope', 'files:read']);
     assert.equal(made.code, 0, made.stderr);
@@ -349,7 +349,7 @@ test('tokens that `tidings token` makes open the door', async (t) => {
     assert.ok((await call(as(server, token), 'resources/list')).resources.length > 0);
 });
 
-test('settings that contradict one another are refused with what to do', async (t) => {
+test('conflicting settings are refused with advice', async (t) => {
     const tokens = new TokenFile(t);
     tokens.give('alice');
     const tree = new Tree(t, files);
@@ -366,7 +366,7 @@ test('settings that contradict one another are refused with what to do', async (
     }
 });
 
-test('connections that are refused leave nothing behind', async (t) => {
+test('refused connections leave nothing behind', async (t) => {
     const { server, alice } = await start(t, { args: ['--self'] });
     for (let i = 0; i < 50; i += 1) {
         assert.equal((await post(server, '{}')).status, 401);

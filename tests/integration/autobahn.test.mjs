@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Autobahn's cases over real sockets: as its fuzzing client against our server, and as its fuzzing server against our
-// client. (tests/unit/formats/test_ws_autobahn.c reads all of them, both ways; here are those that are not about speed.)
-// The sender of each is a stranger: what it does must not reach anybody else, so the server is one for all.
+// Autobahn's cases over real sockets: its fuzzing client against the tidings server, and its fuzzing server against the
+// tidings client. (tests/unit/formats/test_ws_autobahn.c reads all cases, both ways; this file runs those without
+// performance cases.) Each sender is untrusted and must not affect other clients, so all cases share one server.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -20,7 +20,7 @@ const CASES = 301;
 const chosen = cases.filter(({ number }) => !number.startsWith('9.'));
 const ends = (outcome) => /[CF]/.test(outcome.at(-1));
 
-/** `one` of each of `all`, eight at a time; after a failure no more are begun. */
+/** Runs `one` for each of `all`, eight at a time; after a failure it starts no more. */
 async function each(all, one) {
     const rest = [...all];
     const ends = await Promise.allSettled(Array.from({ length: 8 }, async () => {
@@ -34,20 +34,20 @@ async function each(all, one) {
     assert.ifError(ends.find(({ status }) => status === 'rejected')?.reason);
 }
 
-/** It says goodbye, and is answered. */
+/** Closes and receives the answer. */
 async function leave(ws, number) {
     await ws.send(closeFrame(1000));
     assert.equal((await ws.goodbye(`a goodbye after ${number}`)).code, 1000, number);
 }
 
-/** What came of it, as our server shows it: an answer to what is no JSON, a pong, a close frame. */
+/** The result that the server shows: an answer to non-JSON, a pong, a close frame. */
 async function atServer(server, { number, outcome, pongs, parts }) {
     const ws = await WebSocketRaw.open(server);
     for (const part of parts(true)) {
         for (const piece of part.writes) {
-            await ws.send(piece).catch(() => {}); // it may have closed by now
+            await ws.send(piece).catch(() => {}); // may be closed already
         }
-        for (const what of part.outcome.filter((it) => it !== 'O')) { // nothing is said to a pong
+        for (const what of part.outcome.filter((it) => it !== 'O')) { // a pong gets no answer
             const frame = what === 'T' ? OP.text : what === 'P' ? OP.pong : OP.close;
             const came = await ws.frame(frame, `${what} of ${number}`);
             if (frame === OP.close) {
@@ -65,7 +65,7 @@ async function atServer(server, { number, outcome, pongs, parts }) {
     assert.deepEqual(heard, pongs, `pongs of ${number}`);
 }
 
-test(`our server: ${chosen.length} of Autobahn's ${CASES} cases`, async (t) => {
+test(`server: ${chosen.length} of Autobahn's ${CASES} cases`, async (t) => {
     assert.equal(cases.length, CASES);
     assert.equal(chosen.length, 247);
     const server = await serve(t, { files: { 'a.txt': 'a' } });
@@ -73,7 +73,7 @@ test(`our server: ${chosen.length} of Autobahn's ${CASES} cases`, async (t) => {
     t.diagnostic(`${chosen.length} cases`);
 });
 
-test('our server: the offers of its 216 cases of compression are not taken, as it lets an endpoint do', async (t) => {
+test('server: the 216 compression offers of Autobahn are declined, as it permits', async (t) => {
     const server = await serve(t, { files: { 'a.txt': 'a' } });
     for (const offer of offers) {
         const ws = await WebSocketRaw.open(server, { headers: { 'Sec-WebSocket-Extensions': offer } });
@@ -83,8 +83,8 @@ test('our server: the offers of its 216 cases of compression are not taken, as i
     t.diagnostic(`${offers.length} offers`);
 });
 
-/** A WebSocket server that answers discovery and hands each other frame to `onFrame`, with a function that writes;
- * `onEnd`: a connection is gone. */
+/** A WebSocket server that answers discovery and passes each other frame to `onFrame` with a write function; `onEnd`: a
+ * connection is closed. */
 async function fuzzingServer(t, onFrame, onEnd) {
     const sockets = [];
     const server = net.createServer((socket) => {
@@ -123,23 +123,24 @@ async function fuzzingServer(t, onFrame, onEnd) {
 const answerOf = (id, result) =>
     encodeFrame(FIN | OP.text, JSON.stringify({ jsonrpc: '2.0', id, result }), { masked: false });
 
-/* Our client does not wait for an answer to its close frame. A server that writes in that moment may have its
- * connection reset before it has read the frame: then the case is played again. */
+/* The client does not wait for an answer to its close frame. A server that writes at that moment may have its
+ * connection reset before it reads the frame; the test then repeats the case. */
 const TRIES = 5;
 
-/** It sends the case when it is asked for a resource, and then the resource; how our client took it. */
+/** Sends the case after a resource request, then the resource; returns how the client handled the case. */
 async function atClient(t, one, tries = TRIES) {
     const { number, outcome, pongs, parts } = one;
     const heard = [];
     const rest = parts(false);
-    let due = 0; // pongs until it goes on
+    let due = 0; // pongs until it continues
     let asked; // the id of that request
     let isOver = false;
     let done;
     const over = new Promise((resolve) => {
         done = resolve;
     });
-    /* A write at a time, and what was said meanwhile is heard before the next: one to somebody who is gone would lose it. */
+    /* One write at a time. The loop reads messages before each write, because a write to a closed connection would lose
+     * them. */
     const goOn = async (write) => {
         while (heard.length === due && rest.length > 0) {
             const part = rest.shift();
@@ -182,7 +183,7 @@ async function atClient(t, one, tries = TRIES) {
     assert.equal(end.code === 0, !ends(outcome), `${number}: ${end.stderr}`);
 }
 
-/** The first frame in these bytes, unmasked; undefined: it is not complete. */
+/** The first frame in these bytes, unmasked; undefined if incomplete. */
 function take(bytes) {
     const small = bytes[1] & 0x7f;
     const extra = small === 126 ? 2 : small === 127 ? 8 : 0;
@@ -199,10 +200,10 @@ function take(bytes) {
     return { opcode: bytes[0] & 15, payload, size: at + length };
 }
 
-/** Each takes a program of its own; of the 132 that differ in one text alone, the first of a kind. */
+/** Each case runs its own program; of the 132 cases that differ only in one string, the first of each kind. */
 const forClient = chosen.filter(({ number }) => !/^6\.([5-9]|\d\d)\.([2-9]|\d\d)$/.test(number));
 
-test(`our client: ${forClient.length} of Autobahn's ${CASES} cases`, async (t) => {
+test(`client: ${forClient.length} of Autobahn's ${CASES} cases`, async (t) => {
     assert.equal(forClient.length, 134);
     await each(forClient, (one) => atClient(t, one));
     t.diagnostic(`${forClient.length} cases`);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A server that is started as root keeps the capabilities that its configuration needs and no others, and does all it did:
-// it serves and reloads files of other users, keeps a store, binds a low port, runs commands. Needs root.
+// A server started as root keeps only the capabilities that its configuration needs and still works: it serves and
+// reloads files of other users, keeps a store, binds a low port and runs commands. Needs root.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -29,7 +29,7 @@ const childrenOf = (pid) => fs.readFileSync(`/proc/${pid}/task/${pid}/children`,
 
 const everything = skip ? {} : statusOf('self');
 
-/** All threads have these in effect, permitted and in their bounding set, and none to inherit. */
+/** All threads have these capabilities in effect, permitted and in their bounding set, and none to inherit. */
 function check(pid, wanted, what) {
     for (const thread of fs.readdirSync(`/proc/${pid}/task`)) {
         const { CapEff, CapPrm, CapBnd, CapInh, CapAmb } = statusOf(`${pid}/task/${thread}`);
@@ -38,7 +38,7 @@ function check(pid, wanted, what) {
     }
 }
 
-/** A tree that only its owner, another user, may read. */
+/** A tree that only its owner, another user, can read. */
 function theirs(t, files) {
     const tree = new Tree(t, files);
     execFileSync('chown', ['-R', `${NOBODY}:${NOBODY}`, tree.path]);
@@ -53,7 +53,7 @@ async function isSanitized(t) {
 
 const put = (server, uri, body) => request(server, { method: 'PUT', path: `/resource?uri=${encodeURIComponent(uri)}`, body });
 
-test('capabilities: files of other users are served, watched and reloaded with one capability', { skip }, async (t) => {
+test('capabilities: server serves, watches and reloads files of other users with one capability', { skip }, async (t) => {
     if (await isSanitized(t)) {
         t.skip('sanitizers leave the sandbox out');
         return;
@@ -92,7 +92,7 @@ test('capabilities: files of other users are served, watched and reloaded with o
     assert.doesNotMatch(server.stderr, / error | warn (server|store|files|tls):/);
 });
 
-test('capabilities: a server that serves no directory keeps none, a low port and the store of another user some', { skip }, async (t) => {
+test('capabilities: server without a directory drops all and keeps some for a low port or a foreign store', { skip }, async (t) => {
     if (await isSanitized(t)) {
         t.skip('sanitizers leave the sandbox out');
         return;
@@ -113,7 +113,7 @@ test('capabilities: a server that serves no directory keeps none, a low port and
     check(open.child.pid, everything.CapPrm, '--no-sandbox');
 });
 
-test('capabilities: commands run with those that the server was started with', { skip }, async (t) => {
+test('capabilities: commands run with the capabilities that the server was started with', { skip }, async (t) => {
     if (await isSanitized(t)) {
         t.skip('sanitizers leave the sandbox out');
         return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The tools for hosts that cannot subscribe, `changes_since` and `wait_for_change`, called by both
-// official clients over every transport.
+// `changes_since` and `wait_for_change`, the tools for hosts without subscriptions, called by both official clients
+// over every transport.
 
 import assert from 'node:assert/strict';
 import { statSync } from 'node:fs';
@@ -19,7 +19,7 @@ const ERAS = [
     ['2026-07-28', modernClient, TRANSPORTS],
 ];
 
-/** A connected client whose tools are called by name: `tool(name, arguments, options)`. */
+/** A connected client with tools by name: `tool(name, arguments, options)`. */
 async function connect(t, open, era, transport, args = ['--change-tools', 'on'], files = {}) {
     const host = await open(t, transport, { args, files });
     host.call = (name, given = {}, options = {}) =>
@@ -28,7 +28,7 @@ async function connect(t, open, era, transport, args = ['--change-tools', 'on'],
             ...[undefined].slice(era > '2026' ? 1 : 0),
             { timeout: DEADLINE * 3, ...options },
         );
-    /* Rows get `contents`, the blocks that hold their content. */
+    /* Adds `contents`, the blocks with their content, to rows. */
     host.tool = async (...given) => {
         const { isError, content, structuredContent } = await host.call(...given);
         assert.ok(!isError, content[0].text);
@@ -44,7 +44,7 @@ async function connect(t, open, era, transport, args = ['--change-tools', 'on'],
     return host;
 }
 
-/** Wait, with the cursor of the answer before, until `done` says so; hand each change to `take`. */
+/** Waits with the previous cursor until `done` returns true; passes each change to `take`. */
 async function follow(tool, given, cursor, take, done) {
     while (!done()) {
         const answer = await tool('wait_for_change', { ...given, cursor });
@@ -60,7 +60,7 @@ for (const [era, open, transports] of ERAS) {
     for (const transport of transports) {
         const it = (name, body) => test(`${transport} ${era}: ${name}`, body);
 
-        it('what happens between two calls is told by the second', async (t) => {
+        it('second call reports changes since the first call', async (t) => {
             const files = { 'a.txt': 'one', 'b.txt': 'gone soon', 'other/c.txt': 'c' };
             const { tree, tool } = await connect(t, open, era, transport, undefined, files);
             const uris = [tree.uri()];
@@ -85,7 +85,7 @@ for (const [era, open, transports] of ERAS) {
             assert.equal(seen.get(tree.uri('b.txt')).change, 'deleted');
             assert.equal(seen.get(tree.uri('b.txt')).contents, undefined);
             assert.equal(seen.get(tree.uri('new.txt')).change, 'created');
-            /* The first cursor still tells all of it, in pages. */
+            /* The first cursor still returns all changes, in pages. */
             const first = await tool('changes_since', { uris, cursor, limit: 2 });
             assert.deepEqual([first.changes.length, first.more], [2, true]);
             const rest = await tool('changes_since', { uris, cursor: first.cursor, limit: 2 });
@@ -94,7 +94,7 @@ for (const [era, open, transports] of ERAS) {
             assert.deepEqual(all.sort(), [...seen.keys()].sort());
         });
 
-        it('a wait that nothing ends says so, and hosts see that it is alive', async (t) => {
+        it('wait without a change reports its timeout and sends progress to hosts', async (t) => {
             const { tree, tool } = await connect(t, open, era, transport, undefined, { 'a.txt': 'a' });
             const uris = [tree.uri('a.txt')];
             const { cursor } = await tool('changes_since', { uris });
@@ -144,7 +144,7 @@ for (const [era, open, transports] of ERAS) {
             );
         });
 
-        it('a wait without a cursor reports a file that exists, with its modification time', async (t) => {
+        it('wait without a cursor reports an existing file with its modification time', async (t) => {
             const files = { 'a.txt': 'line 1\n"2"', 'raw.bin': Buffer.from([0xff, 0, 1]) };
             const { tree, tool, call: raw } = await connect(t, open, era, transport, undefined, files);
             const modified = new Date(Math.floor(statSync(tree.at('a.txt')).mtimeMs)).toISOString();
@@ -161,7 +161,7 @@ for (const [era, open, transports] of ERAS) {
             assert.equal(content[2].resource.blob, '/wAB');
             assert.doesNotMatch(JSON.stringify(structuredContent), /line 1|\/wAB/, 'content is there once');
             assert.doesNotMatch(content[0].text, /line 1|\/wAB/, 'content is there once');
-            /* With the cursor only later changes count; a directory is waited for in any case. */
+            /* With a cursor, only later changes count; a wait for a directory always waits. */
             const waiting = tool('wait_for_change', { ...given, cursor });
             tree.replace('a.txt', 'two');
             assert.equal((await waiting).changes[0].change, 'updated');
@@ -199,7 +199,7 @@ for (const [era, open, transports] of ERAS) {
             }
         });
 
-        it('what cannot be is said', async (t) => {
+        it('invalid arguments are refused with the reason', async (t) => {
             const { tree, call: raw, tool } = await connect(t, open, era, transport, undefined, {
                 'a.txt': 'a',
             });
@@ -222,7 +222,7 @@ for (const [era, open, transports] of ERAS) {
             assert.deepEqual(refused, [{ uri: uris[1], reason: 'resource not found' }]);
         });
 
-        it('a file that is not there yet is waited for, in a directory that is not there yet', async (t) => {
+        it('wait reports a missing file in a missing directory once both are created', async (t) => {
             const { tree, tool } = await connect(t, open, era, transport);
             const uris = [tree.uri('build/[1]/results.xml'), tree.uri('other')];
             const { cursor } = await tool('changes_since', { uris });
@@ -237,7 +237,7 @@ for (const [era, open, transports] of ERAS) {
     }
 }
 
-test('stdio and loopback HTTP have the tools by themselves, other doors when asked for', async (t) => {
+test('tools are enabled by default on stdio and loopback HTTP and optional elsewhere', async (t) => {
     const names = async (transport, args) => {
         const { client } = await modernClient(t, transport, { args });
         return client.getServerCapabilities().tools
@@ -255,7 +255,7 @@ test('stdio and loopback HTTP have the tools by themselves, other doors when ask
 });
 
 for (const [era, open] of ERAS) {
-    test(`${era}: a host that gives up leaves nothing behind`, async (t) => {
+    test(`${era}: host that cancels leaves nothing behind`, async (t) => {
         const args = ['--change-tools', 'on', '--self'];
         const { server, tree, call: raw } = await connect(t, open, era, 'http', args, { 'a.txt': '' });
         const giveUp = new AbortController();
@@ -271,7 +271,7 @@ for (const [era, open] of ERAS) {
         await eventually(async () => (await subscribed()) === 0, 'nobody waits any more');
     });
 
-    test(`${era}: a server that stops ends what waits, with its cursor`, async (t) => {
+    test(`${era}: server that stops ends waits with a cursor`, async (t) => {
         const args = ['--change-tools', 'on', '--self'];
         const { server, tree, tool } = await connect(t, open, era, 'http', args, { 'a.txt': '' });
         const waiting = tool('wait_for_change', { uris: [tree.uri()] });
@@ -282,7 +282,7 @@ for (const [era, open] of ERAS) {
     });
 }
 
-test('a cursor outlives a restart where a store keeps what changed', async (t) => {
+test('cursor stays valid over a restart if a store keeps the changes', async (t) => {
     const tree = new Tree(t, { 'a.txt': 'a' });
     const store = new Tree(t).at('store.db');
     const args = ['--change-tools', 'on', '--allow-write', '--store', store];
@@ -307,7 +307,7 @@ test('a cursor outlives a restart where a store keeps what changed', async (t) =
     assert.equal(gap, undefined, 'nothing of it is unknown');
 });
 
-test('a wait for what nothing can match returns at once, with the reason', async (t) => {
+test('wait that can match nothing returns at once with the reason', async (t) => {
     const server = await serveExample(t, 'weather', ['--change-tools', 'on']);
     const tool = async (name, given) => {
         const { isError, content, structuredContent } = await call(server, 'tools/call', { name, arguments: given });
@@ -332,7 +332,7 @@ test('a wait for what nothing can match returns at once, with the reason', async
     }
 });
 
-test('nobody is told of what it may not read', async (t) => {
+test('waits report no changes of unreadable resources', async (t) => {
     const tree = new Tree(t, { 'open/a.txt': 'a', 'secret/b.txt': 'b' });
     const rule = { uri: tree.uri('open/'), allow: ['list', 'read', 'subscribe'] };
     const args = ['--change-tools', 'on', '--access', JSON.stringify(rule)];
@@ -343,7 +343,7 @@ test('nobody is told of what it may not read', async (t) => {
     let { cursor, changes, refused } = await tool('changes_since', { uris });
     assert.deepEqual(refused, [{ uri: uris[1], reason: 'resource not found' }]);
     assert.doesNotMatch(cursor, /\./, 'no number that counts what others did');
-    /* Paths: below a hidden root, existing or not, and outside all roots look alike. */
+    /* Paths below a hidden root, existing or not, and paths outside all roots look alike. */
     const answers = [];
     for (const path of [tree.at('secret/b.txt'), tree.at('secret/none'), '/nowhere/else']) {
         const { isError, content } = await call(server, 'tools/call', { name: 'wait_for_change', arguments: { uris: [path] } });
@@ -367,7 +367,7 @@ test('nobody is told of what it may not read', async (t) => {
     assert.deepEqual(gap, [uris[0]], 'numbers are not taken from who is shown none');
 });
 
-test('waiting counts as subscribing where that is limited', async (t) => {
+test('waits count as subscriptions for limits', async (t) => {
     const args = ['--change-tools', 'on', '--subscribe-rate', '1', '--subscribe-burst', '2'];
     const server = await serve(t, { args });
     const ask = () => call(server, 'tools/call', { name: 'changes_since', arguments: {} });
@@ -378,7 +378,7 @@ test('waiting counts as subscribing where that is limited', async (t) => {
     assert.match(result.content[0].text, /subscribe-rate/);
 });
 
-test('instructions name the roots that the client may list, and how to wait', async (t) => {
+test('instructions name the listable roots and how to wait', async (t) => {
     const tree = new Tree(t, { 'open/a.txt': 'a', 'secret/b.txt': 'b' });
     const instructions = async (...args) => {
         const server = await serve(t, { args, mounts: [] });

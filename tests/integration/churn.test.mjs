@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Clients that come, subscribe and vanish, ten thousand times, at every moment and in every way:
-// nothing of them stays behind.
+// Clients connect, subscribe and disconnect ten thousand times, at every moment and in every way, and leave nothing
+// behind.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -19,7 +19,7 @@ const CYCLES = slow > 1 ? 2_000 : 10_000;
 const ROUNDS = 10;
 const AT_ONCE = 40;
 
-/** The bytes of a listen for several kinds of subscription. */
+/** A listen request for several kinds of subscription, as bytes. */
 function listenRequest(server, i) {
     const method = 'subscriptions/listen';
     const root = server.uri('');
@@ -43,7 +43,7 @@ function listenRequest(server, i) {
     });
 }
 
-/** One life: connect, ask, and go: at once, in the middle, after the acknowledgement. */
+/** One client: connects, asks and leaves at once, during the request, or after the acknowledgement. */
 function live(server, i) {
     return new Promise((resolve, reject) => {
         const socket = net.connect({ host: '127.0.0.1', port: server.port });
@@ -102,7 +102,7 @@ const isEmpty = async (server) => {
 const memory = (server) =>
     Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${server.child.pid}/status`, 'latin1'))[1]);
 
-test(`${CYCLES} listens come and vanish, and nothing stays`, async (t) => {
+test(`${CYCLES} listens open and close without leaks`, async (t) => {
     const files = { 'a.txt': '1', 'dir/b.txt': '1' };
     const server = await serve(t, { files, args: ['--self', '--window', '0'] });
     const writer = setInterval(() => server.tree.replace('a.txt', String(Math.random())), 5);
@@ -120,16 +120,16 @@ test(`${CYCLES} listens come and vanish, and nothing stays`, async (t) => {
     } finally {
         clearInterval(writer);
     }
-    /* A crowd of connections makes a step now and then; a leak grows in every round. */
+    /* Many connections raise memory by a step now and then; a leak grows in every round. */
     const growth = resident.slice(1).map((kib, i) => kib - resident[i]);
     const usual = growth.toSorted((a, b) => a - b)[Math.floor(growth.length / 2)];
     t.diagnostic(`resident memory in KiB: ${resident.join(' ')}`);
-    if (slow === 1) { /* sanitizers keep what was freed */
+    if (slow === 1) { /* sanitizers keep freed memory */
         assert.ok(usual < 64, `resident memory grows by ${usual} KiB each round`);
     }
 });
 
-test('sessions that come and go leave nothing either', async (t) => {
+test('sessions open and close without leaks', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--self'] });
     for (let round = 0; round < 10; round += 1) {
         await Promise.all(
@@ -150,7 +150,7 @@ test('sessions that come and go leave nothing either', async (t) => {
     await eventually(() => isEmpty(server), 'the account is empty');
 });
 
-test('who goes in the middle of a request is let go at once', async (t) => {
+test('client that leaves during a request is released at once', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' } });
     const bytes = listenRequest(server, 0);
     const head = bytes.indexOf('\r\n\r\n');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings bench`: what it counts adds up, in both eras, over several transports, and it says when something is
-// missing. How fast is not decided here.
+// `tidings bench`: its counts add up in both eras over several transports, and it reports missing answers. This test
+// does not judge speed.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -29,7 +29,7 @@ function checkTimes({ us, count }) {
 }
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: as many requests as asked for, and every client hears of every change`, async (t) => {
+    test(`${era}: bench sends the requested requests and every client receives every change`, async (t) => {
         const server = await serve(t, { files });
         const change = `printf x >>'${server.tree.at('a.txt')}'`;
         const args = ['--era', era, '-c', '4', '-n', '20', '-l', '20', '--change', change, server.url, server.uri('a.txt')];
@@ -45,7 +45,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('a resource is changed by the publish tool, over WebSocket', async (t) => {
+test('bench changes a resource with the publish tool over WebSocket', async (t) => {
     const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
     await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
     const url = server.url.replace('http', 'ws');
@@ -54,7 +54,7 @@ test('a resource is changed by the publish tool, over WebSocket', async (t) => {
     assert.equal(fanout.count, 5 * fanout.changes);
 });
 
-test('a server on the official SDK is measured as well', async (t) => {
+test('bench measures a server on the official SDK', async (t) => {
     const program = new Program(t, process.execPath, [here('lib/stranger-v2.mjs')], { env: { PORT: '0' }, mayFail: true });
     const [, url] = await eventually(() => program.stderr.match(/^at (\S+)/m), 'it serves', PATIENCE);
     const { uri, requests, fanout } = await bench(t, ['-c', '2', '-n', '20', '--duration', '1m', url]);
@@ -63,7 +63,7 @@ test('a server on the official SDK is measured as well', async (t) => {
     assert.match(fanout.skipped, /--change or --touch/);
 });
 
-test('what fails or does not come is counted, and is status 1', async (t) => {
+test('bench counts failed and missing answers and exits with status 1', async (t) => {
     const server = await serve(t, { files });
     const { requests } = await bench(t, ['-c', '1', '-n', '3', server.url, server.uri('missing')], 1);
     assert.equal(requests.errors, 3);
@@ -73,7 +73,7 @@ test('what fails or does not come is counted, and is status 1', async (t) => {
     assert.equal(silent.fanout.missed, 2);
 });
 
-test('interrupted, it tells what it measured until then', { skip: noTerminal }, async (t) => {
+test('interrupted bench prints the results so far', { skip: noTerminal }, async (t) => {
     const server = await serve(t, { files });
     const terminal = new Terminal(t, [BIN, 'bench', '-c', '2', '--duration', '1h', server.url, server.uri('a.txt')]);
     await terminal.shows(/requests: [1-9]/);
@@ -84,7 +84,7 @@ test('interrupted, it tells what it measured until then', { skip: noTerminal }, 
     assert.equal((await terminal.ended()).code, 1);
 });
 
-test('when the server goes away while it is asked, what it answered is told', { skip: noTerminal }, async (t) => {
+test('bench prints the results so far if the server stops during requests', { skip: noTerminal }, async (t) => {
     const server = await serve(t, { files });
     const args = ['bench', '-c', '2', '--duration', '1h', '--change', 'true', server.url, server.uri('a.txt')];
     const terminal = new Terminal(t, [BIN, ...args]);
@@ -97,7 +97,7 @@ test('when the server goes away while it is asked, what it answered is told', { 
 });
 
 for (const [how, ended] of [['the server goes away', 'the server went away'], ['a signal comes', 'interrupted']]) {
-    test(`when ${how} while changes are told, what was measured before is told`, async (t) => {
+    test(`bench prints the results so far if ${how} during notifications`, async (t) => {
         const server = await serve(t, { files });
         const change = `printf x >>'${server.tree.at('a.txt')}'`;
         const args = ['bench', '--json', '-c', '1', '-n', '5', '-l', '3', '--duration', '1h', '--change', change];
@@ -113,7 +113,7 @@ for (const [how, ended] of [['the server goes away', 'the server went away'], ['
     });
 }
 
-test('for people there are percentiles, bars, and what the client itself cost', async (t) => {
+test('text output has percentiles, bars and the cost of the client', async (t) => {
     const server = await serve(t, { files });
     const end = await run(t, ['bench', '-n', '50', '-c', '2', server.url, server.uri('a.txt')]);
     assert.equal(end.code, 0, end.stderr);
@@ -125,7 +125,7 @@ test('for people there are percentiles, bars, and what the client itself cost', 
     assert.equal(end.stderr, '');
 });
 
-test('misuse is told', async (t) => {
+test('invalid bench arguments are refused with the reason', async (t) => {
     const launched = await run(t, ['bench', '--', BIN, 'serve', '--stdio', '/']);
     assert.equal(launched.code, 64);
     const server = await serve(t, { files });

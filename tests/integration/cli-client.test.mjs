@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The commands that ask a server: for people, for programs (--json), and when it fails; in both eras of the
-// protocol.
+// The client commands: output for people and programs (--json), and failures, in both eras of the protocol.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -20,7 +19,7 @@ const files = {
     'dir/deep/c.json': '{}',
 };
 
-/** The same on a terminal. */
+/** The same command on a terminal. */
 const onTerminal = (t, args) => {
     const quoted = [BIN, ...args].map((word) => `'${word}'`).join(' ');
     return run(t, ['-qec', quoted, '/dev/null'], { file: '/usr/bin/script', env: { TERM: 'xterm', NO_COLOR: '' } });
@@ -40,7 +39,7 @@ for (const era of ['modern', 'legacy']) {
         assert.deepEqual(Buffer.from(result.contents[0].blob, 'base64'), files['blob.bin']);
     });
 
-    test(`${era}: ls lists everything, children, or what is below`, async (t) => {
+    test(`${era}: ls lists all resources, children, or all descendants`, async (t) => {
         const server = await serve(t, { files });
         const ls = async (...args) => lines(await good(t, ['ls', '--era', era, server.url, ...args]));
         const all = ['a.txt', 'blob.bin', 'dir/', 'dir/b.md', 'dir/deep/', 'dir/deep/c.json', 'escape.txt'];
@@ -55,7 +54,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('read writes to a file, and says what it will not print', async (t) => {
+test('read writes to a file and reports content that it does not print', async (t) => {
     const server = await serve(t, { files });
     const out = new Tree(t).at('out.bin');
     await good(t, ['read', '-o', out, server.url, server.uri('blob.bin')]);
@@ -69,7 +68,7 @@ test('read writes to a file, and says what it will not print', async (t) => {
     assert.match(await good(t, ['read', '--all', server.url, server.uri('dir/')]), /^b\.md\ndeep\/\n.*# b/s);
 });
 
-test('read: of several URIs that a server without capabilities gives, the first is the resource, and --all has them', async (t) => {
+test('read prints the resource of several URIs from a server without capabilities and all with --all', async (t) => {
     const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
     const contents = [{ uri: 'plain://it', text: 'one\n' }, { uri: 'plain://other', text: 'two\n' }, { uri: 'plain://it/x', blob: 'dGhyZWUK' }];
     const read = (...args) => run(t, ['read', ...args, 'plain://it', '--', process.execPath, stranger], { env: { CONTENTS: JSON.stringify(contents) } });
@@ -82,21 +81,21 @@ test('read: of several URIs that a server without capabilities gives, the first 
     assert.deepEqual([object.uri, object.contents], ['plain://it', contents]);
 });
 
-test('a path means the file of that name', async (t) => {
+test('path argument names its file', async (t) => {
     const server = await serve(t, { files });
     const cwd = server.tree.path;
     assert.equal(await good(t, ['read', server.url, 'a.txt'], { cwd }), 'hello\n');
     assert.equal(await good(t, ['read', server.url, './dir/../a.txt'], { cwd }), 'hello\n');
 });
 
-test('what can be read is printed although another cannot', async (t) => {
+test('read prints readable resources although another read fails', async (t) => {
     const server = await serve(t, { files });
     const uris = ['a.txt', 'missing', 'dir/b.md'].map(server.uri);
     const end = await bad(t, 66, /missing[^]*tidings ls/, ['read', server.url, ...uris]);
     assert.equal(end.stdout, 'hello\n# b');
 });
 
-test('on a terminal control characters are shown as escapes unless --raw', { skip: noScript }, async (t) => {
+test('terminal output escapes control characters unless --raw', { skip: noScript }, async (t) => {
     const server = await serve(t, { files });
     const safe = await onTerminal(t, ['read', server.url, server.uri('escape.txt')]);
     assert.match(safe.stdout, /red \\x1b\[31m\\x07 turned \\u202e \\x9b\r\n/);
@@ -106,7 +105,7 @@ test('on a terminal control characters are shown as escapes unless --raw', { ski
     assert.match(bytes.stdout, /3 B that are not text; --output FILE/);
 });
 
-test('colours are for terminals, or on demand', { skip: noScript }, async (t) => {
+test('colours appear on terminals or on demand', { skip: noScript }, async (t) => {
     const server = await serve(t, { files });
     const ls = ['ls', server.url, server.uri('')];
     assert.ok(!(await good(t, ls)).includes('\x1b'));
@@ -115,7 +114,7 @@ test('colours are for terminals, or on demand', { skip: noScript }, async (t) =>
     assert.ok(!(await onTerminal(t, [...ls, '--color=never'])).stdout.includes('\x1b'));
 });
 
-test('a reader that goes away ends the command in silence', async (t) => {
+test('command ends silently when its reader closes the pipe', async (t) => {
     const many = Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`f${i}`, '']));
     const server = await serve(t, { files: many });
     const script = `"$1" ls -l "$2" | head -n 1; echo "status \${PIPESTATUS[0]}"`;
@@ -124,7 +123,7 @@ test('a reader that goes away ends the command in silence', async (t) => {
     assert.equal(end.stderr, '');
 });
 
-test('an output that cannot be written is a failure', async (t) => {
+test('write error on the output is a failure', async (t) => {
     const server = await serve(t, { files });
     const script = `"$1" read "$2" "$3" >/dev/full; echo "status $?"`;
     const end = await run(t, ['-c', script, 'bash', BIN, server.url, server.uri('a.txt')], { file: '/bin/bash' });
@@ -132,7 +131,7 @@ test('an output that cannot be written is a failure', async (t) => {
     assert.match(end.stderr, /cannot write the output: No space left/);
 });
 
-test('tree draws what is below a URI, and the whole list', async (t) => {
+test('tree draws the resources below a URI and the whole list', async (t) => {
     const server = await serve(t, { files });
     const drawing = await good(t, ['tree', server.url, server.uri('dir/')]);
     assert.equal(drawing, `${server.uri('dir/')}\n├── b.md\n└── deep/\n    └── c.json\n`);
@@ -145,7 +144,7 @@ test('tree draws what is below a URI, and the whole list', async (t) => {
     assert.equal(entries[0].resource.mimeType, 'text/markdown');
 });
 
-test('stat prints what is known', async (t) => {
+test('stat prints resource metadata', async (t) => {
     const server = await serve(t, { files });
     const text = await good(t, ['stat', server.url, server.uri('a.txt')]);
     assert.match(text, /^uri +file:.*a\.txt\nname +a\.txt\nmimeType +text\/plain\nsize +6\n/);
@@ -154,7 +153,7 @@ test('stat prints what is known', async (t) => {
     await bad(t, 66, /missing/, ['stat', server.url, server.uri('missing')]);
 });
 
-test('templates and completions of their arguments', async (t) => {
+test('templates are listed and their arguments completed', async (t) => {
     const server = await serve(t, { files });
     const [template] = objects(await good(t, ['templates', '--json', server.url]));
     assert.match(template.uriTemplate, /\{\+path\}$/);
@@ -166,7 +165,7 @@ test('templates and completions of their arguments', async (t) => {
     await bad(t, 66, /only 'path'/, [...complete, 'nonsense=x']);
 });
 
-test('tools --format prints them as other systems take them', async (t) => {
+test('tools --format prints them in the formats of other systems', async (t) => {
     const server = await serveExample(t, 'tools');
     const tools = objects(await good(t, ['tools', '--json', server.url]));
     const wanted = tools.map(({ name, description = '', inputSchema }) => ({
@@ -200,7 +199,7 @@ test('tools are listed and called with arguments by their schema', async (t) => 
     await bad(t, 64, /JSON object/, [...call, '--args', '[]']);
 });
 
-test('a tool that fails is status 1, its answer on standard error, or whole with --json', async (t) => {
+test('failed tool exits with status 1 and prints its answer on standard error, or whole with --json', async (t) => {
     const server = await serve(t, { files, args: ['--publish', 'app:///', '--allow-write'] });
     const call = ['call', server.url, 'publish', 'uri=other:///x', 'text=y'];
     const end = await bad(t, 1, /'publish' failed:\n.*other:\/\/\/x/s, call);
@@ -211,7 +210,7 @@ test('a tool that fails is status 1, its answer on standard error, or whole with
 });
 
 for (const MODERN of ['', '1']) {
-    test(`a result that breaks the outputSchema of its tool is an error that says where (${MODERN ? 'modern' : 'legacy'})`, async (t) => {
+    test(`result that violates its outputSchema is an error with its place (${MODERN ? 'modern' : 'legacy'})`, async (t) => {
         const careless = ['--', process.execPath, new URL('lib/careless.mjs', import.meta.url).pathname];
         for (const args of [[], ['--json']]) {
             const { stdout, stderr } = await bad(
@@ -224,7 +223,7 @@ for (const MODERN of ['', '1']) {
     });
 }
 
-test('progress of a tool is shown on a terminal and nowhere else', { skip: noScript }, async (t) => {
+test('tool progress is shown only on a terminal', { skip: noScript }, async (t) => {
     const server = await serveExample(t, 'tools');
     const call = ['call', server.url, 'countdown', 'from=2', 'step_ms=1'];
     const end = await run(t, call);
@@ -244,17 +243,17 @@ test('prompts are listed and got with their arguments', async (t) => {
     await bad(t, 64, /'test_simple_prompt' has no argument 'x'; it takes none/, ['prompt', server.url, 'test_simple_prompt', 'x=1']);
 });
 
-test('what a server does not offer is said so', async (t) => {
-    const server = await serve(t, { files, args: ['--profile', 'gateway'] }); /* else there is an empty list */
+test('unsupported features of a server are reported', async (t) => {
+    const server = await serve(t, { files, args: ['--profile', 'gateway'] }); /* otherwise the list is empty */
     await bad(t, 69, /the server offers no prompts[^]*tidings info/, ['prompts', server.url]);
 });
 
-test('a server that is not there, or is none, is explained', async (t) => {
+test('missing or non-MCP server is explained', async (t) => {
     await bad(t, 74, /127\.0\.0\.1[^]*check that the server runs/, ['ls', 'http://127.0.0.1:1/mcp']);
     await bad(t, 64, /such as http/, ['ls', '-t', 'gopher://x/']);
 });
 
-test('the target may come from an option or the environment', async (t) => {
+test('target may come from an option or the environment', async (t) => {
     const server = await serve(t, { files });
     const uri = server.uri('a.txt');
     assert.equal(await good(t, ['read', uri, '-t', server.url]), 'hello\n');
@@ -264,7 +263,7 @@ test('the target may come from an option or the environment', async (t) => {
     await bad(t, 64, /TIDINGS_SERVER/, ['ls', 'x', 'y'], { env });
 });
 
-test('a server known by name is reached with its headers', async (t) => {
+test('named server receives its configured headers', async (t) => {
     const server = await serve(t, { files });
     const tree = new Tree(t, {
         '.mcp.json': JSON.stringify({ mcpServers: { here: { url: '${WHERE}', headers: { 'X-Test': '${env:WHERE}' } } } }),
@@ -274,7 +273,7 @@ test('a server known by name is reached with its headers', async (t) => {
     assert.equal(await good(t, ['read', 'here', server.uri('a.txt')], options), 'hello\n');
 });
 
-test('a token is taken from a file, the environment or the line', async (t) => {
+test('token comes from a file, the environment or the command line', async (t) => {
     const tree = new Tree(t, { 'empty': '\n' });
     const made = await run(t, ['token', 'ada']);
     fs.writeFileSync(tree.at('tokens'), made.stdout, { mode: 0o600 });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// TAB in directories of strangers, in real shells on a real terminal: names of servers that a project's file gives,
-// names of files, and what a server has are offered when they are ordinary, and none of them is ever run.
+// TAB in untrusted directories, in real shells on a real terminal: the shell offers ordinary names of project servers,
+// files and server items, and runs none of them.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,8 +16,8 @@ import { BIN, run } from './lib/server.mjs';
 import { Terminal, noTerminal } from './lib/terminal.mjs';
 import { Tree } from './lib/tree.mjs';
 
-// What shells would run, or take for options of their own commands, if they were given it unprotected. Each list is a
-// file of its own, since one name can hide another: a quote that is never closed ends the reading of a list.
+// Names that a shell would run, or take for options, without quoting. Each list has its own file, because one name can
+// hide another: an unclosed quote ends the list.
 const RUN = '$(touch${IFS}RAN)';
 const EVIL = [
     [RUN], ['`touch${IFS}RAN`'], ['$(touch RAN)'], ['<(touch${IFS}RAN)'], [';touch${IFS}RAN;'], ["';touch RAN;'"],
@@ -45,18 +45,17 @@ const SHELLS = {
     },
 };
 
-/** Directories of the person are those below HOME. */
+/** User directories are below HOME. */
 const NOWHERE = { XDG_CONFIG_HOME: '', XDG_CACHE_HOME: '', XDG_STATE_HOME: '' };
-/** As long as any machine needs: what a test awaits is an answer. */
+/** A generous limit for any machine; the tests await answers. */
 const PATIENT = '10000';
 
 const isThere = (name) => (process.env.PATH ?? '').split(':').some((dir) => fs.existsSync(path.join(dir, name)));
 const quoted = (name) => `'${name.replaceAll("'", "'\\''")}'`;
 
-/**
- * A shell with our completions, and for each list of EVIL a directory 0, 1, … with a file of servers that are called so.
- * `fake`: something else prints the names in our place, so that the script is tested without what the program leaves out.
- */
+/** A shell with the completions. For each list of EVIL it has a directory 0, 1, … with a file of servers that have
+ * these names. `fake`: another program prints the names, so that the test covers the script without the filter of the
+ * program. */
 async function begin(t, shell, fake, more = {}) {
     const tree = new Tree(t, { 'home/.config/fish/config.fish': '' });
     for (const [i, names] of EVIL.entries()) {
@@ -109,7 +108,7 @@ for (const shell of Object.keys(SHELLS)) {
         });
     }
 
-    test(`TAB in ${shell}: a file whose name is a command is completed as a name, and stays one`, { skip }, async (t) => {
+    test(`TAB in ${shell}: file named like a command is completed as a file name`, { skip }, async (t) => {
         const { terminal, tree, ran } = await begin(t, shell, false);
         tree.write(`only ${RUN};touch RAN`);
         terminal.type('tidings read http://127.0.0.1:1/ only\t');
@@ -122,7 +121,7 @@ for (const shell of Object.keys(SHELLS)) {
     });
 }
 
-test('names for scripts are ordinary ones; people and programs are shown all', async (t) => {
+test('names for scripts are ordinary and names for people and programs are complete', async (t) => {
     const tree = new Tree(t, { '.mcp.json': JSON.stringify({ mcpServers: named([...EVIL.flat(), ...ORDINARY]) }) });
     const options = { cwd: tree.path, env: { HOME: tree.path, XDG_CONFIG_HOME: '' } };
     assert.deepEqual(lines(await good(t, ['servers', '--quiet'], options)), ORDINARY);
@@ -130,14 +129,14 @@ test('names for scripts are ordinary ones; people and programs are shown all', a
     assert.deepEqual(all, new Set([...EVIL.flat(), ...ORDINARY]));
 });
 
-// ---- what a server has -------------------------------------------------------------------------
+// ---- names from a server -----------------------------------------------------------------------
 
 const URIS = ['app://notes/one', 'app://notes/two%20x', 'app://other'];
 const NAMES = ['add_note', 'add-tag', 'remove'];
-/** Names that a server may give, and nobody is offered. */
+/** Server names that completion must not offer. */
 const HOSTILE = [...EVIL.flat(), 'add\nadd_line', '-add', '~add', '=add', 'add*', 'add\u0000x', 'x'.repeat(256)];
 
-/** A modern server that has these, and hostile ones. `asked`: the methods it was asked for, `tokens`: what it was shown. */
+/** A modern server with these names and hostile ones. `asked`: received methods, `tokens`: received tokens. */
 async function stranger(t, tools = NAMES) {
     const asked = [], tokens = [];
     const named = (names) => [...HOSTILE, ...names].map((name) => ({ name, inputSchema: { type: 'object' } }));
@@ -165,14 +164,14 @@ async function stranger(t, tools = NAMES) {
     return { url: `http://127.0.0.1:${server.address().port}/mcp`, asked, tokens };
 }
 
-/** What is printed for a line; nothing is ever said, and the status is 0. */
+/** The output for a command line; standard error is empty and the status is 0. */
 async function names(t, words, options) {
     const end = await run(t, ['completions', '--names', '--', ...words], options);
     assert.deepEqual([end.code, end.stderr], [0, '']);
     return lines(end.stdout);
 }
 
-/** A home, and what makes it one. */
+/** A home directory and its environment. */
 function home(t, files = {}, env = {}) {
     const tree = new Tree(t, { '.git/HEAD': '', ...files });
     return { tree, options: { cwd: tree.path, env: { HOME: tree.path, ...NOWHERE, TIDINGS_COMPLETE: PATIENT, ...env } } };
@@ -185,7 +184,7 @@ const cached = (tree) => {
 
 for (const shell of Object.keys(SHELLS)) {
     const skip = noTerminal || (!isThere(shell) && `${shell} is not installed`);
-    test(`TAB in ${shell}: ordinary names that a server gives are offered, and none is run`, { skip }, async (t) => {
+    test(`TAB in ${shell}: ordinary names from a server are offered and none is run`, { skip }, async (t) => {
         const { url } = await stranger(t);
         const { terminal, ran } = await begin(t, shell, false, { TIDINGS_COMPLETE: PATIENT });
         const typed = [
@@ -207,7 +206,7 @@ for (const shell of Object.keys(SHELLS)) {
         assert.deepEqual(ran(), []);
     });
 
-    test(`TAB in ${shell}: what anything prints in place of names of a server is looked at again`, { skip }, async (t) => {
+    test(`TAB in ${shell}: shell filters whatever prints the names of a server`, { skip }, async (t) => {
         const { terminal, tree, ran } = await begin(t, shell, true);
         for (const i of EVIL.keys()) {
             terminal.type(`cd ${tree.at(String(i))}; echo now" "in" "${i}\n`);
@@ -226,7 +225,7 @@ for (const shell of Object.keys(SHELLS)) {
     });
 }
 
-test('names: those of plain characters that begin so, for each kind of command', async (t) => {
+test('names: plain names with the prefix are offered for each kind of command', async (t) => {
     const { url } = await stranger(t);
     const { options } = home(t);
     for (const command of ['read', 'watch', 'tail', 'stat', 'ls', 'tree', 'sync']) {
@@ -247,7 +246,7 @@ test('names: those of plain characters that begin so, for each kind of command',
     }
 });
 
-test('names: they are kept for a while, in files of the person alone; what is not as it was written is not used', async (t) => {
+test('names: cache files are private and a modified file is ignored', async (t) => {
     const { url, asked } = await stranger(t);
     const { tree, options } = home(t);
     assert.deepEqual(await names(t, ['call', url, ''], options), NAMES);
@@ -272,7 +271,7 @@ test('names: they are kept for a while, in files of the person alone; what is no
     assert.ok(asked.length > count, 'a file that everybody can write was believed');
 });
 
-test('names: at most 200 are offered, first or kept; more than fit into a file are not kept', async (t) => {
+test('names: at most 200 are offered and lists too large for a file are not cached', async (t) => {
     const many = (count) => Array.from({ length: count }, (_, i) => `n${String(i).padStart(4, '0')}.`.padEnd(255, 'x'));
     for (const [count, isKept] of [[250, true], [1000, true], [1100, false]]) {
         const { url, asked } = await stranger(t, many(count));
@@ -286,7 +285,7 @@ test('names: at most 200 are offered, first or kept; more than fit into a file a
     }
 });
 
-test('names: files of names are few, and old ones go', async (t) => {
+test('names: the number of cache files is limited and old files are evicted', async (t) => {
     const { url } = await stranger(t);
     const { tree, options } = home(t);
     const old = Array.from({ length: 70 }, (_, i) => tree.write(`.cache/tidings/names-${i}`, '') ?? tree.at(`.cache/tidings/names-${i}`));
@@ -301,7 +300,7 @@ test('names: files of names are few, and old ones go', async (t) => {
     assert.deepEqual(cached(tree).map((file) => path.basename(file).slice(0, 6)).sort(), ['mine', 'names-']);
 });
 
-test('names: a server that says nothing is given up, without a word; so is one that is not there', async (t) => {
+test('names: silent or missing server is given up without output', async (t) => {
     const held = new Set();
     const silent = net.createServer((socket) => held.add(socket.on('error', () => {})));
     await new Promise((resolve) => silent.listen(0, '127.0.0.1', resolve));
@@ -313,14 +312,14 @@ test('names: a server that says nothing is given up, without a word; so is one t
     assert.deepEqual(cached(tree), []);
 });
 
-test('names: TIDINGS_COMPLETE=off asks nobody', async (t) => {
+test('names: TIDINGS_COMPLETE=off sends no request', async (t) => {
     const { url, asked } = await stranger(t);
     const { tree, options } = home(t, {}, { TIDINGS_COMPLETE: 'off' });
     assert.deepEqual(await names(t, ['call', url, ''], options), []);
     assert.deepEqual([asked, cached(tree)], [[], []]);
 });
 
-test('names: TIDINGS_TOKEN is not shown to an address that is being typed, but to servers with a name', async (t) => {
+test('names: TIDINGS_TOKEN goes only to servers with a name, not to a partly typed address', async (t) => {
     const { url, asked, tokens } = await stranger(t);
     const { tree, options } = home(t, { '.config/tidings/servers.json': JSON.stringify({ mcpServers: { mine: { url } } }) });
     const env = { ...options.env, TIDINGS_TOKEN: 'secret' };
@@ -338,13 +337,13 @@ test('names: TIDINGS_TOKEN is not shown to an address that is being typed, but t
     assert.deepEqual(await shown(['call', '--token', 'typed', url, '']), ['Bearer typed']);
     assert.deepEqual(await shown(['call', 'mine', '']), ['Bearer secret']);
     assert.deepEqual(await shown(['call', ''], { TIDINGS_SERVER: url }), ['Bearer secret']);
-    // Who gives the command means it.
+    // An explicit command counts as consent.
     const count = tokens.length;
     await good(t, ['tools', url], { ...options, env });
     assert.deepEqual([...new Set(tokens.slice(count))], ['Bearer secret']);
 });
 
-test('names: nothing is launched, and no server of a project is reached or shown a token before somebody agreed', async (t) => {
+test('names: project servers are not launched, reached or sent a token before consent', async (t) => {
     const { url, asked, tokens } = await stranger(t);
     const launches = { command: '/bin/sh', args: ['-c', 'touch RAN'] };
     const { tree, options } = home(t, {
@@ -373,6 +372,6 @@ test('names: nothing is launched, and no server of a project is reached or shown
     assert.deepEqual(await names(t, ['call', 'mine', ''], token), NAMES);
     assert.deepEqual([tokens[0], tokens.at(-1)], [undefined, 'Bearer secret']);
     await good(t, ['servers', '--forget', 'plain'], options);
-    await all(['plain'], options); // what was kept is not told either
+    await all(['plain'], options); // cached names are not printed either
     assert.ok(!fs.existsSync(tree.at('RAN')));
 });

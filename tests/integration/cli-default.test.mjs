@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Commands that name no server: TIDINGS_SERVER, the person's own `default`, 127.0.0.1:7777; what the first word of a
-// command line is taken for, and what a project's file can make of it, which is little.
+// Commands without a server: TIDINGS_SERVER, the personal `default`, 127.0.0.1:7777; the meaning of the first word of a
+// command line, and the limited effect of a project file.
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -14,7 +14,7 @@ import { Tree } from './lib/tree.mjs';
 
 const files = { 'a.txt': 'hello\n' };
 
-/** A home with these servers of the person's own, and a project in it with those of its file: options for commands. */
+/** A home with these personal servers and a project with those of its file; returns options for commands. */
 function place(t, own = {}, project = undefined) {
     const tree = new Tree(t, { 'home/.config/tidings/servers.json': JSON.stringify({ mcpServers: own }), 'work/.git/x': '' });
     if (project) {
@@ -24,11 +24,11 @@ function place(t, own = {}, project = undefined) {
     return { tree, options };
 }
 
-/** A server that nobody must launch: it leaves a mark. */
+/** A server that must not be launched: it leaves a mark. */
 const launched = (tree) => ({ command: '/bin/sh', args: ['-c', `touch '${tree.at('mark')}'; exit 1`] });
 const isMarked = (tree) => fs.existsSync(tree.at('mark'));
 
-test('TIDINGS_SERVER is asked when no server is named, and a named one instead of it', async (t) => {
+test('TIDINGS_SERVER is the server of commands that name none', async (t) => {
     const [server, other] = [await serve(t, { files }), await serve(t, { files: { 'a.txt': 'other\n' } })];
     const { options } = place(t, { there: { url: other.url } });
     const env = options({ TIDINGS_SERVER: server.url });
@@ -43,7 +43,7 @@ test('TIDINGS_SERVER is asked when no server is named, and a named one instead o
     }
 });
 
-test('a default of your own is asked, and one of a project is not', async (t) => {
+test('personal default is used and a project default is not', async (t) => {
     const server = await serve(t, { files });
     const { options } = place(t, { default: { url: server.url } }, { default: { url: 'http://127.0.0.1:1/mcp' } });
     assert.equal(await good(t, ['read', server.uri('a.txt')], options()), 'hello\n');
@@ -56,7 +56,7 @@ test('a default of your own is asked, and one of a project is not', async (t) =>
     await bad(t, 64, /the server is 127\.0\.0\.1:7777, since none was named; do not know/, ['ls', 'x:y', 'y:z'], without());
 });
 
-test('where the person has set a default, a name of a project is a server once it was agreed to', async (t) => {
+test('project name beside a personal default is a server only after consent', async (t) => {
     const server = await serve(t, { files, args: ['--change-tools', 'on'] });
     const evil = await serve(t, { files: { 'a.txt': 'evil\n' } });
     for (const own of [{}, { default: { url: server.url } }]) {
@@ -72,7 +72,7 @@ test('where the person has set a default, a name of a project is a server once i
     }
 });
 
-test('without a default a name of a project is a server, and launched after somebody agreed', async (t) => {
+test('project name without a default is a server and is launched after consent', async (t) => {
     const { tree, options } = place(t);
     tree.write('work/.mcp.json', JSON.stringify({ mcpServers: { notes: launched(tree) } }));
     await bad(t, 77, /'notes' of .*launches a program/, ['ls', 'notes'], options());
@@ -85,14 +85,14 @@ test('without a default a name of a project is a server, and launched after some
     }
 });
 
-// A first word, and whether it is a server
+// A first word and whether it names a server
 const WORDS = [
     ['localhost:80', true], ['127.0.0.1:65535', true], ['[::1]:7777', true], ['a-b.example:443/x', true],
     ['http://x/', true], ['wss://x/', true], ['unix:/x', true], ['http+unix:x', true], ['tcp://x:1', true], ['own', true],
     ['localhost:0', false], ['localhost:65536', false], ['localhost:80x', false], ['[::1:80', false], [':80', false],
     ['me@host:80', false], ['file:///x', false], ['app:x', false], ['a/b:80', false], ['gopher://x/', false], ['nowhere', false],
 ];
-test('what the first word is taken for is what the rules say', async (t) => {
+test('first word is interpreted by the documented rules', async (t) => {
     const { options } = place(t, { own: { url: 'http://x/' } });
     for (const [word, isServer] of WORDS) {
         const says = isServer ? /^tidings ls: do not know what to do with 'c:d'/ : /the server is 127\.0\.0\.1:7777, since none was named/;
@@ -100,7 +100,7 @@ test('what the first word is taken for is what the rules say', async (t) => {
     }
 });
 
-test('a failure says which server was assumed, and what is nearly a name', async (t) => {
+test('failure names the assumed server and a similar name', async (t) => {
     const server = await serve(t, { files });
     const { options } = place(t, { notes: { url: server.url } }, { 'note\u001b[31m': { url: 'http://x/' } });
     const env = options({ TIDINGS_SERVER: server.url });
@@ -116,18 +116,18 @@ test('a failure says which server was assumed, and what is nearly a name', async
     assert.doesNotMatch(named.stderr, /the server is/, 'it was named');
 });
 
-/** A network of its own, where port 7777 is free: for `skip`. */
+/** A separate network namespace with port 7777 free: for `skip`. */
 const noNetwork = spawnSync('unshare', ['-rn', 'sh', '-c', 'ip link set lo up']).status !== 0 && 'there is no network of its own here';
 const elsewhere = (t, script, ...args) => run(t, ['-rn', 'sh', '-c', `ip link set lo up; ${script}`, ...args], { file: '/usr/bin/unshare' });
 
-test('where nothing is set 127.0.0.1:7777 is asked', { skip: noNetwork }, async (t) => {
+test('server 127.0.0.1:7777 is used without configuration', { skip: noNetwork }, async (t) => {
     const tree = new Tree(t, files);
     const script = `"$0" serve "$1" 2>"$1/log" & until grep -q serving "$1/log"; do sleep 0.01; done; "$0" read "$2"; kill $!; wait`;
     const end = await elsewhere(t, script, BIN, tree.path, tree.uri('a.txt'));
     assert.equal(end.stdout, 'hello\n', end.stderr);
 });
 
-test('a token of the environment is not shown to whoever listens there', { skip: noNetwork }, async (t) => {
+test('token from the environment is not sent to the default address', { skip: noNetwork }, async (t) => {
     const script = `
         const seen = [];
         const web = require('http').createServer((request, response) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The program explains itself: help of every command, mistakes with suggestions, exit statuses, names of
-// servers, and completions that real shells accept.
+// Help of every command, mistakes with suggestions, exit statuses, server names, and completions that real shells
+// accept.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -15,7 +15,7 @@ import { Tree } from './lib/tree.mjs';
 
 const lines = (text) => text.split('\n').filter((line) => line !== '');
 
-test('every command of the list has help with a usage line', async (t) => {
+test('every listed command has help with a usage line', async (t) => {
     const { stdout } = await run(t, ['help']);
     const names = [...stdout.matchAll(/^ {2}([a-z-]+) +[a-z]/gm)].map((match) => match[1]);
     assert.ok(names.includes('serve') && names.includes('read') && names.includes('entity'));
@@ -27,12 +27,12 @@ test('every command of the list has help with a usage line', async (t) => {
     }
 });
 
-test('the default that --help names is the one of --json, and the option takes it', async (t) => {
+test('default value in --help equals --json and the option accepts it', async (t) => {
     const { commands } = JSON.parse((await run(t, ['help', '--json'])).stdout);
     const seen = [];
     for (const { name, options = [], minArguments } of commands) {
         if (minArguments === undefined) {
-            continue; // a group, or one that reads the configuration of a server
+            continue; // a group, or a command that reads a server configuration
         }
         const words = name.split(' ');
         const text = (await run(t, [...words, '--help'])).stdout.replace(/\s+/g, ' ');
@@ -51,7 +51,7 @@ test('the default that --help names is the one of --json, and the option takes i
     }
 });
 
-test('the members of a group have help of their own', async (t) => {
+test('members of a group have their own help', async (t) => {
     const group = await run(t, ['help', 'entity']);
     assert.match(group.stdout, /^ {2}entity get /m);
     const member = await run(t, ['entity', 'log', '-h']);
@@ -60,7 +60,7 @@ test('the members of a group have help of their own', async (t) => {
     assert.equal((await run(t, ['help', 'entity', 'log'])).stdout, member.stdout);
 });
 
-test("an option of a command's own hides the common one of that name", async (t) => {
+test("option of a command hides the common option of the same name", async (t) => {
     const count = (text) => text.split('--timeout').length - 1;
     const { stdout } = await run(t, ['help', 'watch']);
     assert.match(stdout, /^ {2}--timeout TIME +end the watch/m);
@@ -73,7 +73,7 @@ test("an option of a command's own hides the common one of that name", async (t)
 
 const tooLong = (text, width) => text.split(/\r?\n/).filter((line) => [...line].length > width);
 
-test('help breaks at blanks: 80 columns in a pipe, those of a terminal on one', { skip: noTerminal }, async (t) => {
+test('help wraps at blanks: 80 columns in a pipe, the terminal width on a terminal', { skip: noTerminal }, async (t) => {
     const { commands } = JSON.parse((await run(t, ['help', '--json'])).stdout);
     for (const { name } of [{ name: 'exit' }, ...commands]) {
         const words = ['help', ...name.split(' ')];
@@ -83,12 +83,12 @@ test('help breaks at blanks: 80 columns in a pipe, those of a terminal on one', 
     const shown = new Terminal(t, ['sh', '-c', `stty cols 60; ${BIN}; ${all}; ${BIN} read -t no-such-server-is-known-by-that x`]);
     await shown.program.closed;
     assert.match(shown.screen, /usage: tidings completions/);
-    // What has no blanks is not broken: only such a word may be longer.
+    // Words without blanks do not wrap and may exceed the width.
     assert.deepEqual(tooLong(shown.screen, 60).filter((line) => line.trim().includes(' ')), []);
     assert.match(shown.screen, /by the name\r?\n'no-such-server/);
 });
 
-test('what a server says of itself breaks at blanks on a terminal, and nowhere else', { skip: noTerminal }, async (t) => {
+test('server description wraps at blanks only on a terminal', { skip: noTerminal }, async (t) => {
     const server = [BIN, 'serve', '--stdio', '--no-config', '--entities', ':memory:', '--allow-write', new Tree(t).path].join(' ');
     const all = ['tools', 'tools -l', 'templates', 'templates -l', 'info'].map((words) => `${BIN} ${words} -- ${server}`);
     const shown = new Terminal(t, ['sh', '-c', `stty cols 60; ${all.join('; ')}`], { env: { NO_COLOR: '1' } });
@@ -99,14 +99,14 @@ test('what a server says of itself breaks at blanks on a terminal, and nowhere e
     assert.match(stdout, /^wait_for_change +Waits until .{80,}$/m, 'one line for a script');
 });
 
-test('the options of a server are grouped by topic', async (t) => {
+test('server options are grouped by topic', async (t) => {
     const { stdout } = await run(t, ['help', 'serve']);
     for (const topic of ['where clients connect', 'TLS', 'resources', 'subscriptions', 'limits of each client']) {
         assert.ok(stdout.includes(`\n${topic}\n  --`), topic);
     }
 });
 
-test('colour where a terminal is, none elsewhere, none with NO_COLOR', { skip: noTerminal }, async (t) => {
+test('colour appears only on a terminal and not with NO_COLOR', { skip: noTerminal }, async (t) => {
     const tree = new Tree(t);
     tree.write('a.txt', 'x');
     const line = [BIN, 'ls', '--', BIN, 'serve', '--stdio', '--no-config', tree.path];
@@ -120,14 +120,14 @@ test('colour where a terminal is, none elsewhere, none with NO_COLOR', { skip: n
     assert.doesNotMatch((await run(t, line.slice(1))).stdout, /\x1b\[/);
 });
 
-test('the exit statuses are explained', async (t) => {
+test('exit statuses are explained', async (t) => {
     const { stdout } = await run(t, ['help', 'exit']);
     for (const status of [0, 1, 64, 65, 66, 69, 70, 71, 73, 74, 75, 77]) {
         assert.match(stdout, new RegExp(`^ {2}${status} +[a-z]`, 'm'));
     }
 });
 
-// arguments, what the message must say
+// arguments, message text
 const MISTAKES = [
     [['raed', 'x'], /did you mean 'read'/],
     [['entity', '-t', 'x', 'put', 'y'], /as in 'tidings entity put -t …', not before it: '-t'/],
@@ -152,7 +152,7 @@ const MISTAKES = [
 ];
 
 for (const [args, says] of MISTAKES) {
-    test(`a mistake is explained: ${args.join(' ')}`, async (t) => {
+    test(`mistake is explained: ${args.join(' ')}`, async (t) => {
         const end = await run(t, args);
         assert.equal(end.code, 64, end.stderr);
         assert.match(end.stderr, says);
@@ -172,7 +172,7 @@ function project(t, files) {
 
 const named = (name, url) => JSON.stringify({ mcpServers: { [name]: { url } } });
 
-test('names of servers come from the user first, then from the project up to its root', async (t) => {
+test('server names come from the user first, then from the project up to its root', async (t) => {
     const here = project(t, {
         'home/.config/tidings/servers.json': named('notes', 'http://own/'),
         'project/sub/.mcp.json': named('notes', 'http://project/'),
@@ -197,7 +197,7 @@ test('XDG_CONFIG_HOME moves the file of names', async (t) => {
     assert.deepEqual(lines(end.stdout), ['x']);
 });
 
-test('a file of names that cannot be read says why, and the others are used', async (t) => {
+test('unreadable file of names is reported and the others are used', async (t) => {
     const here = project(t, {
         'project/sub/.mcp.json': '{"mcpServers": {\n\n!',
         'project/.mcp.json': named('x', 'http://x/'),
@@ -207,7 +207,7 @@ test('a file of names that cannot be read says why, and the others are used', as
     assert.deepEqual(lines(end.stdout), ['x']);
 });
 
-test('a server that is not known, or whose variable is not set, is explained', async (t) => {
+test('unknown server or unset variable is explained', async (t) => {
     const here = project(t, { 'project/.mcp.json': named('x', 'http://${NOT_SET_HERE}/') });
     const unknown = await here.in(['read', '-t', 'y', 'a:b']);
     assert.equal(unknown.code, 66);
@@ -219,7 +219,7 @@ test('a server that is not known, or whose variable is not set, is explained', a
 
 const completions = (t, shell) => run(t, ['completions', shell]).then((end) => end.stdout);
 
-/** What bash offers for a command line whose last word is being written. */
+/** The bash completions of an unfinished command line. */
 async function offered(t, ...words) {
     const script = `${await completions(t, 'bash')}
         tidings() { "$BIN" "$@"; }
@@ -241,7 +241,7 @@ test('bash completes commands, members of groups, options and their values', asy
     assert.ok((await offered(t, 'help', '')).includes('entity'));
 });
 
-test('bash completes names of servers, and files behind them', async (t) => {
+test('bash completes server names and then files', async (t) => {
     const tree = new Tree(t, { '.mcp.json': named('notes', 'http://x/'), 'file.txt': '' });
     const was = process.cwd();
     process.chdir(tree.path);
@@ -256,13 +256,13 @@ test('bash completes names of servers, and files behind them', async (t) => {
 
 for (const [shell, check] of [['bash', ['-n']], ['zsh', ['-n']], ['fish', ['--no-execute']]]) {
     const there = (process.env.PATH ?? '').split(':').some((dir) => fs.existsSync(path.join(dir, shell)));
-    test(`the completions are a script of ${shell}`, { skip: !there && `${shell} is not installed` }, async (t) => {
+    test(`completions are a script of ${shell}`, { skip: !there && `${shell} is not installed` }, async (t) => {
         const tree = new Tree(t, { script: await completions(t, shell) });
         execFileSync(shell, [...check, tree.at('script')]);
     });
 }
 
-test('the completions of zsh and fish know every command', async (t) => {
+test('zsh and fish completions have every command', async (t) => {
     const { stdout } = await run(t, ['help']);
     const names = [...stdout.matchAll(/^ {2}([a-z-]+) +[a-z]/gm)].map((match) => match[1]);
     const [zsh, fish] = [await completions(t, 'zsh'), await completions(t, 'fish')];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings info` and `request`, and -v, which shows what goes over the wire: of servers of ours and of strangers.
+// `tidings info`, `request` and -v, which shows the messages on the wire, for tidings and third-party servers.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,7 +9,7 @@ import { bad, good, lines, objects } from './lib/cli.mjs';
 import { run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-/** A server on standard input and output: legacy, with these answers (the text of an object of functions). */
+/** A legacy server on standard input and output with these answers (the source of an object of functions). */
 const stranger = (capabilities, answers) => ['--', process.execPath, '-e', `
     const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
     const answers = { ...${answers}, initialize: () => ({
@@ -22,7 +22,7 @@ const stranger = (capabilities, answers) => ['--', process.execPath, '-e', `
         }
     });`];
 
-test('info says who a server is, how it speaks, what it offers and how much', async (t) => {
+test('info shows the name, transport, capabilities and counts of a server', async (t) => {
     const server = await serve(t, { files: { a: '', b: '' }, args: ['--change-tools', 'on'] });
     const said = await good(t, ['info', server.url]);
     assert.match(said, /^server +tidings \d/m);
@@ -42,7 +42,7 @@ test('info says who a server is, how it speaks, what it offers and how much', as
     assert.ok(objects(await good(t, ['info', '--json', prompts.url]))[0].counts.prompts.count > 0);
 });
 
-test('info of a stranger: nothing drives the terminal, lists without end are counted so far, failures are told', async (t) => {
+test('info escapes server text, limits endless lists and reports failures', async (t) => {
     const many = '({ resources: Array.from({ length: 700 }, (_, i) => ({ uri: `x:${i}`, name: "x" })), nextCursor: `${Math.random()}` })';
     const args = stranger('{ resources: { subscribe: false }, tools: {} }', `{ 'resources/list': () => ${many}, 'tools/list': () => 7 }`);
     const said = await good(t, ['info', '-q', ...args]);
@@ -56,7 +56,7 @@ test('info of a stranger: nothing drives the terminal, lists without end are cou
     assert.deepEqual(object.counts.resources, { count: 1000, isMore: true });
 });
 
-test('request asks anything, and tells errors with their code and data', async (t) => {
+test('request sends any method and prints errors with code and data', async (t) => {
     const server = await serve(t, { files: { a: 'hello' } });
     const tree = new Tree(t, { params: JSON.stringify({ uri: server.uri('a') }) });
     const params = JSON.stringify({ uri: server.uri('a') });
@@ -76,7 +76,7 @@ test('request asks anything, and tells errors with their code and data', async (
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: -v shows what is sent and what comes, and no secrets`, async (t) => {
+    test(`${era}: -v shows sent and received messages without secrets`, async (t) => {
         const server = await serve(t, { files: { a: 'x'.repeat(20_000) } });
         const args = ['-v', '--era', era, '--token', 'tok-secret', '-H', 'X-Key: key-secret', server.url, server.uri('a')];
         const end = await run(t, ['read', ...args]);
@@ -94,7 +94,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('-v of a stranger cannot drive the terminal, and says why nothing came', async (t) => {
+test('-v escapes server text and explains a missing answer', async (t) => {
     const said = (await run(t, ['ls', '-q', '-v', ...stranger('{ resources: {} }', "{ 'resources/list': () => ({ resources: [{ uri: 'x:\\x9b', name: '\\u202e' }] }) }")])).stderr;
     assert.match(said, /^< .*evil\\u001b\[2J/m);
     assert.match(said, /^< .*x:\\x9b.*\\u202e/m);
@@ -103,7 +103,7 @@ test('-v of a stranger cannot drive the terminal, and says why nothing came', as
     assert.match((await bad(t, 74, /./, ['ls', '-v', '127.0.0.1:1'])).stderr, /^< Failed to connect/m);
 });
 
-test('every command that talks to a server takes -v', async (t) => {
+test('every command that contacts a server accepts -v', async (t) => {
     const { commands } = JSON.parse(await good(t, ['help', '--json']));
     const asking = commands.filter(({ server }) => server);
     assert.ok(asking.length > 15);

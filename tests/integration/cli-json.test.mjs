@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `--json`: every command takes it, what it prints is JSON, and so are failures.
+// `--json`: every command accepts it and prints JSON for results and failures.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -11,12 +11,12 @@ import { BIN, Program, run, serve, serveExample } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE } from './lib/wait.mjs';
 
-/** Go on until they are stopped, or want an authorization server (login.test.mjs), and have tests of their own. */
+/** These run until stopped or need an authorization server (login.test.mjs); they have their own tests. */
 const ELSEWHERE = ['serve', 'watch', 'login', 'logout'];
 
 const described = async (t) => JSON.parse(await good(t, ['help', '--json']));
 
-/** For each command, in this order, arguments with which it succeeds, and the server it asks. */
+/** Arguments with which each command succeeds, in this order, and its server. */
 const SAMPLES = ({ files, prompts, file, mirror, store, template, peer }) => ({
     config: [null, '--page-size', '5'],
     token: [null, 'ann', '--scope', 'files:read'],
@@ -66,10 +66,10 @@ const SAMPLES = ({ files, prompts, file, mirror, store, template, peer }) => ({
     version: [null],
 });
 
-/** Words of a command line with --json; `server` null: it asks none. */
+/** A command line with --json; `server` is null for commands without a server. */
 const line = (name, server, ...rest) => [...name.split(' '), '--json', ...(server ? [server] : []), ...rest];
 
-test('every command takes --json and prints JSON with it', async (t) => {
+test('every command accepts --json and prints JSON', async (t) => {
     const args = ['--publish', 'app:///', '--allow-write', '--entities', ':memory:', '--self'];
     const server = await serve(t, { files: { 'a.json': '{}' }, args });
     const prompts = await serveExample(t, 'conformance');
@@ -98,7 +98,7 @@ test('every command takes --json and prints JSON with it', async (t) => {
     }
 });
 
-test('completions prints the script as it is without', async (t) => {
+test('completions --json prints the plain script', async (t) => {
     for (const shell of ['bash', 'zsh', 'fish']) {
         const script = await good(t, ['completions', shell]);
         assert.deepEqual(objects(await good(t, ['completions', '--json', shell])), [{ shell, script }]);
@@ -114,7 +114,7 @@ test('watch prints an object per change', async (t) => {
     assert.equal(JSON.parse(await out.next(() => true, 'a change')).uri, server.uri('a.txt'));
 });
 
-test('serve writes its log as objects, one of which has its addresses', async (t) => {
+test('serve logs objects, one with its addresses', async (t) => {
     const tree = new Tree(t, { 'a.txt': '' });
     const doors = ['--http', '127.0.0.1:0', '--unix', tree.at('socket')];
     const server = new Program(t, BIN, ['serve', '--json', '--log-level', 'debug', ...doors, tree.path]);
@@ -130,7 +130,7 @@ test('serve writes its log as objects, one of which has its addresses', async (t
     }
 });
 
-test('config prints settings that the server reads back, and where they came from', async (t) => {
+test('config prints settings that the server reads back, with their origin', async (t) => {
     const tree = new Tree(t, { 'tidings.json': '{\n"keepalive": "20s"}' });
     const env = { TIDINGS_OUTBOX: '7' };
     const args = ['config', '--page-size', '5', '--title', 'a "b" \u202e', '--json'];
@@ -146,7 +146,7 @@ test('config prints settings that the server reads back, and where they came fro
     assert.deepEqual(again.settings, settings);
 });
 
-test('token puts everything on standard output, and nothing else anywhere', async (t) => {
+test('token prints everything on standard output and nothing elsewhere', async (t) => {
     const end = await run(t, ['token', 'ann', '--scope', 'a', '--scope', 'b', '--json']);
     const [{ name, scopes, token, line: forFile }] = objects(end.stdout);
     assert.deepEqual([name, scopes], ['ann', ['a', 'b']]);
@@ -183,7 +183,7 @@ test('help describes commands, options and exit statuses', async (t) => {
     assert.deepEqual(objects(await good(t, ['read', '--json', '--help'])), objects(await good(t, ['help', 'read', '--json'])));
 });
 
-// arguments, status, kind, what the message says
+// arguments, status, kind, message text
 const FAILURES = [
     [['raed', '--json'], 64, 'invalid argument', /did you mean 'read'/],
     [['read', '--json'], 64, 'invalid argument', /needs URI/],
@@ -196,7 +196,7 @@ const FAILURES = [
     [['completions', '--json', 'tcsh'], 64, 'invalid argument', /bash, zsh and fish/],
 ];
 for (const [args, status, kind, says] of FAILURES) {
-    test(`a failure is an object on standard error: ${JSON.stringify(args)}`, async (t) => {
+    test(`failure is an object on standard error: ${JSON.stringify(args)}`, async (t) => {
         const end = await run(t, args);
         assert.equal(end.code, status, end.stderr);
         assert.equal(end.stdout, '');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What failures say: what was asked for is named, once; what a server does not have, as what it is; TLS where there is
-// none, and the other way round. And files that people write are read as people write them.
+// Error messages: they name the resource once, a missing item by its kind, and TLS on a plain port or the reverse.
+// Configuration files accept common spellings.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -17,7 +17,7 @@ import { Tree } from './lib/tree.mjs';
 
 const times = (text, what) => text.split(what).length - 1;
 
-test('a URI is named once, whether the server names it or not', async (t) => {
+test('error names a URI once, whether or not the server names it', async (t) => {
     const server = await serve(t, { files: { a: '' }, args: ['--publish', 'app:///'] });
     const missing = server.uri('missing');
     for (const args of [['read'], ['read', '--last', '1'], ['tail'], ['stat'], ['ls'], ['tree']]) {
@@ -28,7 +28,7 @@ test('a URI is named once, whether the server names it or not', async (t) => {
     }
 });
 
-test('what a server logs is shown from a level on, in both eras, and drives no terminal', async (t) => {
+test('server log is shown from a level on, in both eras, and cannot control the terminal', async (t) => {
     const call = (...words) => ['call', ...words, '--', `${EXAMPLES}/conformance`, '--stdio'];
     for (const era of ['modern', 'legacy']) {
         const shown = await run(t, call('test_tool_with_logging', '--era', era, '--log', 'info'));
@@ -45,7 +45,7 @@ test('what a server logs is shown from a level on, in both eras, and drives no t
     await bad(t, 64, /--log takes off, debug, .*emergency.*, not 'loud'/, ['ls', '--log', 'loud', '--', '/bin/false']);
 });
 
-test('words of other programs, a typo and a habit are answered with what to do', async (t) => {
+test('words of other programs, typos and habits are answered with advice', async (t) => {
     const place = new Tree(t, { 'd/a': '', 'd/real/x': '' });
     fs.symlinkSync('real', place.at('d/link'));
     const server = await serve(t, { files: { a: '' } });
@@ -69,7 +69,7 @@ test('words of other programs, a typo and a habit are answered with what to do',
     assert.match(stderr, /d\/link/, 'the last name is not resolved');
 });
 
-test('what a server does not have is told as what it is', async (t) => {
+test('missing resources, tools and prompts of a server are reported by kind', async (t) => {
     const server = await serve(t, { files: { a: '' }, args: ['--change-tools', 'off'] });
     for (const era of ['modern', 'legacy']) {
         for (const [list, use, one] of [['prompts', 'prompt', 'prompt'], ['tools', 'call', 'tool']]) {
@@ -81,14 +81,14 @@ test('what a server does not have is told as what it is', async (t) => {
     assert.doesNotMatch(stderr, /has no/, 'it has resources, but not this method');
 });
 
-test('who logs in where none is needed, or answers with what is no JSON, is told what to do', async (t) => {
+test('login advises users of servers without login or with non-JSON answers', async (t) => {
     const server = await serve(t, { files: { a: '' } });
     const { stderr } = await run(t, ['login', '--no-browser', server.url], { env: { XDG_STATE_HOME: new Tree(t).path } });
     assert.match(stderr, /'tidings info SERVER' checks whether the server responds; if that works without a login, none is needed\n/);
     await bad(t, 65, /--answer: '\{bad': line 1 column 2/, ['call', server.url, 'publish', '--answer', '{bad']);
 });
 
-test('names of tools are one column, whatever their width', async (t) => {
+test('tool names are one column of any width', async (t) => {
     const server = await serveExample(t, 'conformance', []);
     const rows = (await good(t, ['tools', server.url])).split('\n').filter((row) => row !== '');
     const begins = rows.map((row) => /^\S+ +/.exec(row)[0].length);
@@ -96,12 +96,12 @@ test('names of tools are one column, whatever their width', async (t) => {
     assert.deepEqual([...new Set(begins)].length, 1, rows.join('\n'));
 });
 
-test('ls of what is missing says where to look', async (t) => {
+test('ls of a missing resource suggests where to look', async (t) => {
     const server = await serve(t, { files: { a: '' } });
     await bad(t, 66, /'tidings ls' without a URI lists what the server has at the top; a path is one of this machine/, ['ls', server.url, server.uri('missing')]);
 });
 
-/** A server that refuses everything so. */
+/** A server that refuses every request with this answer. */
 async function refusing(t, status, headers, body) {
     const server = http.createServer((request, response) => {
         request.resume();
@@ -118,7 +118,7 @@ async function refusing(t, status, headers, body) {
     return `127.0.0.1:${server.address().port}`;
 }
 
-test('a 403 shows what the server says; a login is advised for a 401 or a challenge only', async (t) => {
+test('403 shows the server message and advises a login only for a challenge, like 401', async (t) => {
     const plain = await refusing(t, 403, {}, 'not\x1b[2J from here\nsecond line');
     const json = await refusing(t, 403, { 'content-type': 'application/json' }, '{"error":{"message":"only from the office"}}');
     const page = await refusing(t, 403, {}, '<html><p>Forbidden</p></html>');
@@ -145,10 +145,10 @@ test('a 403 shows what the server says; a login is advised for a 401 or a challe
     await bad(t, 77, /\(HTTP 403\): this Host is not served here.*--allow-host\n$/, ['info', '-H', 'Host: other.example', server.url]);
 });
 
-/** The address of a server's door of that kind. */
+/** The address of a server's listener of that kind. */
 const door = (server, kind) => server.stderr.match(new RegExp(`${kind}://([^\\s,/]+)`))[1];
 
-test('TLS where none is spoken, and plain where it is, are told as that', async (t) => {
+test('TLS on a plain port and plain text on a TLS port are reported', async (t) => {
     const certs = new Certificates(t);
     certs.make('server');
     const tls = ['--tls-cert', certs.file('server.pem'), '--tls-key', certs.file('server.key')];
@@ -177,7 +177,7 @@ test('TLS where none is spoken, and plain where it is, are told as that', async 
     }
 });
 
-test('files that people write may have a comma too many, and one text instead of a list', async (t) => {
+test('configuration files accept a trailing comma and a string instead of a list', async (t) => {
     const tree = new Tree(t, {
         'a.txt': 'x',
         'tidings.json': '{"publish": "app:///", "mounts": [{"path": ".", "exclude": "*.json",},], /* so */ }',
@@ -196,7 +196,7 @@ test('files that people write may have a comma too many, and one text instead of
     await bad(t, 65, /tidings\.json:1/, ['config'], options);
 });
 
-test('a server of ours that a command launches does not greet, and one with an address does', async (t) => {
+test('launched tidings server greets only if it has an address', async (t) => {
     const tree = new Tree(t, { a: 'x' });
     const end = await run(t, ['read', tree.uri('a'), '--', BIN, 'serve', '--stdio', tree.path]);
     assert.deepEqual([end.stdout, end.stderr], ['x', '']);

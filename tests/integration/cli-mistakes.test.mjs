@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Whatever is wrong is said on standard error, by name, with a status as documented: arguments that are empty, files
-// that cannot be read, addresses where no MCP server is, outputs that nobody can write to.
+// Errors appear on standard error with the name and the documented status: empty arguments, unreadable files, addresses
+// without an MCP server, and unwritable outputs.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -14,7 +14,7 @@ import { Tree } from './lib/tree.mjs';
 
 const NOWHERE = 'http://127.0.0.1:1/mcp';
 
-// An empty argument is a variable that is not set, most likely; arguments, what is said
+// An empty argument is most likely an unset variable; arguments, message
 const EMPTY = [
     [['', 'x'], /unknown command ''$/m],
     [['read', '', 'a:b'], /'' is not the address of a server/],
@@ -33,12 +33,12 @@ const EMPTY = [
     [['watch', NOWHERE, 'a:b', '--timeout', '9000h'], /a time from 1ms to 8760h, .*not '9000h'/],
 ];
 for (const [args, says] of EMPTY) {
-    test(`a mistake is explained: ${JSON.stringify(args)}`, async (t) => {
+    test(`mistake is explained: ${JSON.stringify(args)}`, async (t) => {
         assert.equal((await bad(t, 64, says, args)).stdout, '');
     });
 }
 
-test('what fails on this side is not blamed on the server', async (t) => {
+test('local failure is not blamed on the server', async (t) => {
     const server = await serve(t, { files: { 'a.txt': 'no JSON' }, args: ['--publish', 'app:///', '--allow-write'] });
     const [file, dir] = [server.tree.at('a.txt'), server.tree.path];
     const uri = server.uri('a.txt');
@@ -61,7 +61,7 @@ test('what fails on this side is not blamed on the server', async (t) => {
     await bad(t, 77, /Permission denied\n.*check that the program can be run/, ['ls', '--', file]);
 });
 
-test('what the server does not have is named', async (t) => {
+test('missing features of a server are named', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '' }, args: ['--change-tools', 'on'] });
     for (const args of [['ls'], ['ls', '-R'], ['tree'], ['stat'], ['read']]) {
         await bad(t, 66, /'x:y': resource not found/, [...args, server.url, 'x:y']);
@@ -71,7 +71,7 @@ test('what the server does not have is named', async (t) => {
     await bad(t, 66, /refused x:y\/: \S/, ['sync', server.url, 'x:y', mirror]);
 });
 
-test('an address where nobody listens, or that is none, is named', async (t) => {
+test('unreachable or invalid address is named', async (t) => {
     const tree = new Tree(t, { file: '' });
     await bad(t, 74, /connect to '\/no\/such': No such file/, ['ls', 'unix:/no/such']);
     await bad(t, 74, /connect to '\S+file': Connection refused/, ['ls', `http+unix:${tree.at('file')}`]);
@@ -79,7 +79,7 @@ test('an address where nobody listens, or that is none, is named', async (t) => 
     await bad(t, 64, /'http:\/\/127\.0\.0\.1:99999\/' is not a URL/, ['ls', 'http://127.0.0.1:99999/']);
 });
 
-test('a web server that knows no POST is no MCP server, now or later', async (t) => {
+test('web server without POST is reported as not MCP at once and later', async (t) => {
     const web = http.createServer((request, response) => response.writeHead(501).end());
     await new Promise((resolve) => {
         web.listen(0, '127.0.0.1', resolve);
@@ -91,11 +91,11 @@ test('a web server that knows no POST is no MCP server, now or later', async (t)
     }
 });
 
-/** Run by a shell with this behind the command. */
+/** Runs it in a shell with this text appended. */
 const redirected = (t, args, how) =>
     run(t, ['-c', `"$0" "$@" ${how}`, BIN, ...args], { file: '/bin/sh' });
 
-test('closed standard descriptors are not taken for others', async (t) => {
+test('closed standard descriptors are not reused', async (t) => {
     const server = await serve(t, { files: { 'a.txt': 'content' } });
     for (const args of [['config'], ['help'], ['ls', server.url], ['read', server.url, server.uri('a.txt')]]) {
         const end = await redirected(t, args, '>&-');
@@ -106,7 +106,7 @@ test('closed standard descriptors are not taken for others', async (t) => {
     assert.equal(await good(t, ['read', server.url, server.uri('a.txt')]), 'content', 'the server is well');
 });
 
-test('an output that cannot be written is a failure of every command', async (t) => {
+test('write error on the output fails every command', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '' } });
     for (const args of [['help', '--json'], ['version'], ['token', 'x'], ['config'], ['completions', 'bash'], ['ls', server.url]]) {
         const end = await redirected(t, args, '>/dev/full');
@@ -121,9 +121,9 @@ test('an output that cannot be written is a failure of every command', async (t)
     assert.equal((await watch.closed).code, 74, watch.stderr);
 });
 
-test('whoever stops reading ends a command in silence', async (t) => {
+test('command ends silently when its reader closes the pipe', async (t) => {
     const pipe = new Tree(t).at('pipe');
-    // The reader has gone before the command begins.
+    // The reader closes before the command starts.
     const script = `mkfifo '${pipe}'; : <'${pipe}' & exec 3>'${pipe}'; wait; rm '${pipe}'; "$0" "$@" >&3`;
     for (const args of [['help', '--json'], ['completions', 'bash'], ['config'], ['version', '--json']]) {
         const end = await run(t, ['-c', script, BIN, ...args], { file: '/bin/sh' });

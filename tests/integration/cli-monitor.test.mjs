@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// status, top, peers, subscriptions, nodes, kick and limits: for people, for scripts, on a terminal, and when the server does not say.
+// status, top, peers, subscriptions, nodes, kick and limits: for people, for scripts, on a terminal, and if the server
+// hides its state.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -20,7 +21,7 @@ const watched = async (t, args = []) => {
     return { server, events };
 };
 
-test('status, peers and limits say what the server says, for people and for scripts', async (t) => {
+test('status, peers and limits print server data for people and for scripts', async (t) => {
     const { server } = await watched(t);
     const status = await good(t, ['status', server.url]);
     assert.match(status, /^server +tidings \S+, up .*, ready$/m);
@@ -57,7 +58,7 @@ test('limits fit into 80 columns', { skip: noTerminal }, async (t) => {
     assert.ok((await shown(100)).some((line) => /^max-sessions .* legacy sessions at a time$/.test(line)));
 });
 
-test('subscriptions say who is subscribed to what, or who would be told; nodes who shares the store', async (t) => {
+test('subscriptions lists subscribers and recipients and nodes lists the nodes of a store', async (t) => {
     const { server } = await watched(t, ['--window', '0']);
     const uri = server.uri('a.txt');
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('*.md')] }, { params: { _meta: meta({ 'dev.tidings/options': { windowMs: 1500 } }) } });
@@ -81,7 +82,7 @@ test('subscriptions say who is subscribed to what, or who would be told; nodes w
     assert.deepEqual([node.name, node.alone, node.lives, node.subscriptions], ['tidings', true, true, 2]);
 });
 
-test('kick ends a peer, and says when there is nobody', async (t) => {
+test('kick disconnects a peer and reports a missing one', async (t) => {
     const { server, events } = await watched(t);
     const [row] = objects(await good(t, ['peers', '--json', server.url]));
     assert.equal(await good(t, ['kick', server.url, row.peer, '--reason', 'a test']), 'ended 1\n');
@@ -91,7 +92,7 @@ test('kick ends a peer, and says when there is nobody', async (t) => {
     assert.deepEqual([nobody.code, nobody.stdout], [1, '{"ended":0}\n']);
 });
 
-test('a server that does not say is told apart from one that is not there', async (t) => {
+test('server that hides its state differs from a missing server', async (t) => {
     const server = await serve(t, { files: {} });
     for (const command of ['status', 'peers', 'subscriptions', 'nodes', 'limits', 'top']) {
         await bad(t, 66, /must run with --self, and you must be allowed to read tidings:\/\/self\//, [command, ...(command === 'top' ? ['--once'] : []), server.url]);
@@ -99,7 +100,7 @@ test('a server that does not say is told apart from one that is not there', asyn
     await bad(t, 69, /must run with --self, and you must be allowed to write/, ['kick', server.url, '1']);
 });
 
-test('top --once prints a look, --json an object for each', async (t) => {
+test('top --once prints one sample and --json an object per sample', async (t) => {
     const { server } = await watched(t);
     const text = await good(t, ['top', '--once', server.url]);
     assert.match(text, /^server +tidings/m);
@@ -125,7 +126,7 @@ test('top fits into 80 columns, with the address of each client', { skip: noTerm
 
 const LEFT = '\x1b[?7h\x1b[?25h\x1b[?1049l';
 
-test('top draws on a terminal, sorts by keys, and leaves it as it was', { skip: noTerminal }, async (t) => {
+test('top draws on a terminal, sorts by keys and restores it', { skip: noTerminal }, async (t) => {
     const { server } = await watched(t);
     const terminal = new Terminal(t, [BIN, 'top', '-d', '100ms', server.url]);
     await terminal.shows('\x1b[?1049h');
@@ -135,16 +136,16 @@ test('top draws on a terminal, sorts by keys, and leaves it as it was', { skip: 
     terminal.type('w');
     await terminal.shows('sorted by waiting;');
     await terminal.shows(/changes \(0\.0\/s\)/);
-    terminal.type('\x1b[A'); // a function key is none of ours
+    terminal.type('\x1b[A'); // function keys have no effect
     terminal.type('q');
     assert.equal((await terminal.ended()).code, 0);
     assert.ok(terminal.screen.endsWith(LEFT), JSON.stringify(terminal.screen.slice(-80)));
 });
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT']) {
-    test(`top leaves the terminal as it was on ${signal}`, { skip: noTerminal }, async (t) => {
+    test(`top restores the terminal on ${signal}`, { skip: noTerminal }, async (t) => {
         const { server } = await watched(t);
-        // A shell that outlives it says what the terminal is like.
+        // A shell that outlives the command reports the terminal settings.
         const line = `ulimit -c 0; ${BIN} top -d 100ms ${server.url} </dev/tty & echo pid=$!; wait $!; stty -a; echo over`;
         const terminal = new Terminal(t, ['bash', '-c', line]);
         await terminal.shows('sorted by lag;');
@@ -156,7 +157,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT']) {
     });
 }
 
-/** What runs on the terminal with that line, and the name of the terminal. */
+/** The process on the terminal with that command line, and the terminal name. */
 const onTerminal = async (terminal) => {
     await terminal.shows('sorted by lag;');
     const pid = Number(/pid=(\d+)/.exec(terminal.screen)[1]);
@@ -164,9 +165,9 @@ const onTerminal = async (terminal) => {
 };
 const stty = (tty, ...words) => execFileSync('stty', ['-F', tty, ...words], { encoding: 'utf8' });
 
-test('top that is stopped gives the terminal back, and takes it again when it goes on', { skip: noTerminal }, async (t) => {
+test('top restores the terminal when suspended and takes it again when resumed', { skip: noTerminal }, async (t) => {
     const { server } = await watched(t);
-    // Behind a shell: script(1) would stop with its own child.
+    // In a shell: script(1) would stop with its own child.
     const terminal = new Terminal(t, ['bash', '-c', `${BIN} top -d 100ms ${server.url} </dev/tty & echo pid=$!; wait $!`]);
     const { pid, tty } = await onTerminal(terminal);
     assert.match(stty(tty, '-a'), /-icanon/);
@@ -187,13 +188,13 @@ test('top that is stopped gives the terminal back, and takes it again when it go
     assert.ok(terminal.screen.endsWith(LEFT));
 });
 
-test('top draws anew when the window gets another size, without waiting for the next look', { skip: noTerminal }, async (t) => {
+test('top redraws at once when the window is resized', { skip: noTerminal }, async (t) => {
     const { server } = await watched(t);
     const terminal = new Terminal(t, ['bash', '-c', `echo pid=$$; exec ${BIN} top -d 1h ${server.url}`]);
     const { tty } = await onTerminal(terminal);
     await terminal.shows('q quit');
     const from = terminal.screen.length;
-    stty(tty, 'cols', '50', 'rows', '12'); // two changes, and a frame for each
+    stty(tty, 'cols', '50', 'rows', '12'); // two changes and a frame for each
     /** Columns of each line of the newest frame. */
     const widths = () => terminal.screen.slice(from).split('\x1b[H').at(-1).replace(/\x1b\[[?\d]*[A-Za-z]/g, '').split(/\r+\n/).map((line) => line.length); // eslint-disable-line no-control-regex
     await terminal.shows('sorted by lag;');
@@ -205,7 +206,7 @@ test('top draws anew when the window gets another size, without waiting for the 
     assert.equal((await terminal.ended()).code, 0);
 });
 
-test('top goes on while the server is away, and says so', { skip: noTerminal }, async (t) => {
+test('top continues during a server outage and reports it', { skip: noTerminal }, async (t) => {
     const { server } = await watched(t);
     const terminal = new Terminal(t, [BIN, 'top', '-d', '100ms', server.url]);
     await terminal.shows('sorted by lag;');
@@ -216,7 +217,7 @@ test('top goes on while the server is away, and says so', { skip: noTerminal }, 
     assert.ok(terminal.screen.endsWith(LEFT));
 });
 
-test('no client drives the terminal of whoever looks', { skip: noTerminal }, async (t) => {
+test('client names cannot control the terminal of top', { skip: noTerminal }, async (t) => {
     const { server } = await watched(t);
     const hello = initialize();
     hello.params.clientInfo = { name: '\x1b[2J\x1b]0;evil\x07\u202e\u009b1m'.repeat(20), version: '\n\n\r' };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the command line says of servers that are not ours: one that offers no resources, addresses
-// where no MCP server is, and programs that crash when they are launched.
+// Third-party servers on the command line: a server without resources, addresses without an MCP server, and programs
+// that crash at launch.
 
 import assert from 'node:assert/strict';
 import { chmodSync, readFileSync } from 'node:fs';
@@ -14,7 +14,7 @@ import { run } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 import { DEADLINE } from './lib/wait.mjs';
 
-/** A server of tools alone: it knows nothing else. */
+/** A server with tools only. */
 const TOOLS_ONLY = `
 import { createInterface } from 'node:readline';
 const serverInfo = { name: 'tools-only', version: '1' };
@@ -30,7 +30,7 @@ for await (const line of createInterface({ input: process.stdin })) {
 }
 `;
 
-test('of a server without resources it is said, and probe skips what needs them', async (t) => {
+test('server without resources is reported and probe skips dependent checks', async (t) => {
     const place = new Tree(t, { 'server.mjs': TOOLS_ONLY });
     const server = ['--', process.execPath, place.at('server.mjs')];
     for (const args of [['ls'], ['read', 'a:///b'], ['templates'], ['tree'], ['stat', 'a:///b']]) {
@@ -46,11 +46,11 @@ test('of a server without resources it is said, and probe skips what needs them'
     assert.deepEqual(checks.filter((one) => one.verdict === 'fail'), []);
 });
 
-/** A server of one resource, that cannot list what is below a URI. */
+/** A server with one resource that cannot list children. */
 const ONE_RESOURCE = TOOLS_ONLY.replace('tools: {}', 'resources: { subscribe: true }').replace('ping: {}',
     "ping: {}, 'resources/subscribe': {}, 'resources/list': { resources: [{ uri: 'app://one/note', name: 'note' }] }");
 
-test('sync of a single resource says that it is one', async (t) => {
+test('sync of a single resource reports that it is no directory', async (t) => {
     const place = new Tree(t, { 'server.mjs': ONE_RESOURCE });
     const server = ['--', process.execPath, place.at('server.mjs')];
     for (const options of [['-1'], ['--dry-run'], []]) {
@@ -61,7 +61,7 @@ test('sync of a single resource says that it is one', async (t) => {
     assert.equal(code, 0, stderr);
 });
 
-test('where no MCP server is, /mcp is proposed only to those who named no path', async (t) => {
+test('/mcp is suggested only for a non-MCP URL without a path', async (t) => {
     const server = http.createServer((request, response) => response.writeHead(404).end('nothing here'));
     await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
     defer(t, () => server.close());
@@ -73,14 +73,14 @@ test('where no MCP server is, /mcp is proposed only to those who named no path',
     }
 });
 
-/** A program that says why, and crashes before it reads anything. */
+/** A program that prints the reason and crashes before it reads anything. */
 const CRASHES = `#!/bin/sh
 echo start >>"$0.starts"
 echo "Error: Cannot find module 'left'" >&2
 exit 3
 `;
 
-test('a program that crashes at once is launched once, and what it said is shown', async (t) => {
+test('program that crashes at once is launched once and its output is shown', async (t) => {
     for (const args of [['ls'], ['info'], ['watch', 'a:///b'], ['sync', 'a:///', 'copy'], ['probe']]) {
         const place = new Tree(t, { 'crash.sh': CRASHES });
         const program = place.at('crash.sh');
@@ -92,10 +92,10 @@ test('a program that crashes at once is launched once, and what it said is shown
     }
 });
 
-/** One that ends rather than answer what it does not know, which older servers do. */
+/** A program that exits on unknown methods, like older servers. */
 const ENDS = TOOLS_ONLY.replace('const answer', "if (method === 'server/discover') process.exit(4);\n    const answer");
 
-test('a program that ends over a method it does not know is launched again, and asked otherwise', async (t) => {
+test('program that exits on an unknown method is relaunched in the other era', async (t) => {
     assert.notEqual(ENDS, TOOLS_ONLY);
     const place = new Tree(t, { 'server.mjs': ENDS });
     await bad(t, 69, /the server offers no resources/, ['ls', '--', process.execPath, place.at('server.mjs')]);

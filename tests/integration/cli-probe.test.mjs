@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings probe` against our own server over every transport, against servers that nobody here wrote, and against
-// faulty ones. The tables in docs/how-to/test-a-server.md are what comes out; TIDINGS_UPDATE=1 writes them.
+// `tidings probe` against the tidings server over every transport, third-party servers and faulty servers. The tables
+// in docs/how-to/test-a-server.md are the results; TIDINGS_UPDATE=1 writes them.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -27,10 +27,10 @@ const files = { 'a.txt': 'one\n', 'b.txt': 'two\n' };
 const LONG = 4 * PATIENCE;
 const often = ['--keepalive', '1s'];
 
-/** A probe hardly does anything but wait, so many run at a time. */
+/** A probe mostly waits, so many run in parallel. */
 const together = { concurrency: 8 };
 
-/** Run it: { code, report, verdict(era, id), came(era, id) }. */
+/** Runs a probe: { code, report, verdict(era, id), came(era, id) }. */
 async function probe(t, args, options = {}) {
     const end = await run(t, ['probe', '--json', '--wait', '20s', ...args], { ms: LONG, ...options });
     assert.ok(end.stdout, `nothing was reported: ${end.stderr}`);
@@ -44,17 +44,17 @@ async function probe(t, args, options = {}) {
     };
 }
 
-/** What every check of a report says, as lines: for messages, and to compare. */
+/** All checks of a report as lines, for messages and comparison. */
 const told = ({ report }) => report.checks.map((check) => `${check.era} ${check.id} ${check.verdict}: ${check.came}`);
 const failed = (result) => told(result).filter((line) => / fail: /.test(line));
 
-/** Commands that change what is subscribed to (and something else, of which nothing must be told), and the list. */
+/** Commands that change the subscribed resource, another resource without notification, and the list. */
 const changes = (tree) => [
     '--change', `printf x >>'${tree.at('b.txt')}'; printf x >>'${tree.at('a.txt')}'`,
     '--change-list', `rm '${tree.at('c.txt')}' 2>/dev/null || touch '${tree.at('c.txt')}'`,
 ];
 
-// ---- in order ------------------------------------------------------------------------------------
+// ---- correct servers -----------------------------------------------------------------------------
 
 const ways = {
     http: async (t) => {
@@ -91,14 +91,14 @@ const ways = {
         return { tree, target: [], launch: ['--', BIN, 'serve', '--stdio', tree.path] };
     },
 };
-/** Other people's. */
+/** Third-party servers. */
 async function stranger(t, args, env, ready) {
     const program = new Program(t, node, args, { env, mayFail: true });
     const isReady = () => program.stderr.match(ready);
     return (await eventually(isReady, `${args[0]} serves`, PATIENCE))[1];
 }
 
-/** On the SDK, counting by itself. */
+/** A server on the SDK that counts by itself. */
 async function counting(t, name) {
     const url = await stranger(t, [here(`lib/${name}.mjs`)], { PORT: '0' }, /^at (\S+)/m);
     const add = `'${node}' -e 'fetch("${url.replace('/mcp', '/add')}", { method: "POST" })'`;
@@ -115,13 +115,13 @@ const strangers = {
     'SDK 2': (t) => counting(t, 'stranger-v2'),
 };
 
-/** What came out, for the tables. */
+/** The results for the tables. */
 const ours = {};
 const theirs = {};
 
-describe('a server', together, () => {
+describe('probe of servers', together, () => {
     for (const [name, open] of Object.entries(strangers)) {
-        test(`of others, ${name}, tells`, async (t) => {
+        test(`verdicts for ${name} are correct`, async (t) => {
             const result = await probe(t, ['--idle', '1s', ...await open(t)]);
             theirs[name] = result;
             const eras = result.report.eras.map(({ era }) => era);
@@ -130,7 +130,7 @@ describe('a server', together, () => {
     }
 
     for (const [name, open] of Object.entries(ways)) {
-        test(`of ours, over ${name}: nothing fails in either era`, async (t) => {
+        test(`tidings server over ${name} fails no check in either era`, async (t) => {
             const { tree, target, launch = [] } = await open(t);
             const result = await probe(t, [...changes(tree), '--idle', '3s', ...target, tree.uri('a.txt'), ...launch]);
             ours[name] = result;
@@ -140,7 +140,7 @@ describe('a server', together, () => {
         });
     }
 
-    test('a resource, and the list, are changed by the publish tool', async (t) => {
+    test('resource and list change with the publish tool', async (t) => {
         const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
         await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
         const result = await probe(t, ['--touch', server.url, 'app:///x']);
@@ -154,7 +154,7 @@ describe('a server', together, () => {
         assert.equal(stdout.trim(), 'app:///x', 'what was added is gone');
     });
 
-    test('a resource is changed by any tool, with arguments that count', async (t) => {
+    test('resource changes with any tool and counted arguments', async (t) => {
         const server = await serve(t, { args: ['--publish', 'app:///', '--allow-write'] });
         await run(t, ['publish', server.url, 'app:///x'], { input: 'x' });
         const call = 'publish {"uri":"app:///x","text":"change {n}"}';
@@ -167,7 +167,7 @@ describe('a server', together, () => {
         assert.match(missing.came('modern', 'updates'), /^no change was made: .*nothing/);
     });
 
-    test('one era alone is probed on demand', async (t) => {
+    test('probe of a single era works on demand', async (t) => {
         const server = await serve(t, { files });
         const { report } = await probe(t, ['--era', 'legacy', '--wait', '1s', server.url]);
         assert.deepEqual(report.eras.map(({ era, version }) => [era, version]), [['legacy', '2025-11-25']]);
@@ -175,7 +175,7 @@ describe('a server', together, () => {
         assert.equal(report.checks.find(({ id }) => id === 'updates').verdict, 'skip');
     });
 
-    test('without a change that was told the verdict is inconclusive, with a status of its own', async (t) => {
+    test('verdict without a reported change is inconclusive, with its own status', async (t) => {
         const server = await serve(t, { files });
         const quiet = await probe(t, ['--wait', '100ms', server.url, server.uri('a.txt')]);
         assert.deepEqual(failed(quiet), []);
@@ -191,7 +191,7 @@ describe('a server', together, () => {
         assert.equal(people.stderr, '', 'nothing is shown where nobody looks');
     });
 
-    test('a person at a terminal sees what is done, and is asked to change something', { skip: noTerminal }, async (t) => {
+    test('user at a terminal sees the steps and is asked for a change', { skip: noTerminal }, async (t) => {
         const server = await serve(t, { files });
         const uri = server.uri('a.txt');
         const terminal = new Terminal(t, [BIN, 'probe', '--era', 'modern', '--wait', '20s', server.url, uri]);
@@ -207,13 +207,13 @@ describe('a server', together, () => {
         assert.equal((await terminal.ended()).code, 0);
     });
 
-    test('an older revision is found and probed', async (t) => {
+    test('older revision is found and probed', async (t) => {
         const server = await serve(t, { files, args: ['--protocol-max', '2025-06-18'] });
         const { report } = await probe(t, ['--wait', '1s', server.url]);
         assert.deepEqual(report.eras.map(({ version }) => version), ['2025-06-18']);
     });
 
-    test('what cannot be probed is said, with a status of its own', async (t) => {
+    test('server that cannot be probed is reported with its own status', async (t) => {
         const nowhere = `http://127.0.0.1:${await freePort()}/mcp`;
         const unreachable = await run(t, ['probe', nowhere]);
         assert.equal(unreachable.code, 74);
@@ -234,7 +234,7 @@ describe('a server', together, () => {
         assert.match(broken.came('modern', 'list-changed'), /the command of --change-list ended with status 4/);
     });
 
-    test('a change that is none is told apart from one that was not told', async (t) => {
+    test('change without effect differs from a change without notification', async (t) => {
         const server = await serve(t, { files });
         const commands = ['--change', 'true', '--change-list', 'true'];
         const result = await probe(t, ['--era', 'modern', '--wait', '1s', ...commands, server.url, server.uri('a.txt')]);
@@ -244,9 +244,9 @@ describe('a server', together, () => {
     });
 });
 
-// ---- faulty ones ---------------------------------------------------------------------------------
+// ---- faulty servers ------------------------------------------------------------------------------
 
-/** What must be found to be wrong, besides what follows from it; nothing else may fail. What breaks no MUST has another
+/** Expected failures besides their consequences; nothing else may fail. A fault that breaks no MUST has another
  * verdict. */
 const faults = {
     none: {},
@@ -281,13 +281,13 @@ const faults = {
         'unknown-method': /^HTTP 200 with error -32000$/,
     },
 };
-/** Streams that are cut take more with them, depending on when. */
+/** Cut streams cause further failures that depend on timing. */
 const isShort = (fault) => ['cutting', 'resetting', 'ending'].includes(fault);
-/** Where nothing comes, it is not waited for long; elsewhere a busy machine has time. */
+/** Short waits if no message is expected; otherwise long ones for busy machines. */
 const patience = (fault) => (isShort(fault) || ['silent', 'gateway', 'undeclared', 'unserved'].includes(fault) ? '1s' : '20s');
 
-describe('a faulty server', together, () => {
-    test('that is behind a proxy which cuts what is silent is found out', async (t) => {
+describe('faults of servers', together, () => {
+    test('proxy that cuts silent streams is detected', async (t) => {
         const server = await serve(t, { files });
         const { url } = await relay(t, server, { idle: 1500 });
         const change = `printf x >>'${server.tree.at('a.txt')}'`;
@@ -299,7 +299,7 @@ describe('a faulty server', together, () => {
     });
 
     for (const [fault, expected] of Object.entries(faults)) {
-        test(`that is ${fault} is found out`, async (t) => {
+        test(`server that is ${fault} is detected`, async (t) => {
             const url = await faulty(t, fault);
             const add = `'${BIN}' call --quiet ${url} add`;
             const how = ['--era', 'modern', '--wait', patience(fault), '--idle', '3s', '--call', 'change', '--change-list', add];
@@ -319,7 +319,7 @@ describe('a faulty server', together, () => {
         });
     }
 
-    test('that is careless is found out in the legacy era', async (t) => {
+    test('careless server is detected in the legacy era', async (t) => {
         const result = await probe(t, ['--wait', '3s', '--', node, here('lib/careless.mjs')]);
         assert.equal(result.code, 0);
         assert.deepEqual(failed(result), []);
@@ -331,14 +331,14 @@ describe('a faulty server', together, () => {
         assert.equal(result.verdict('legacy', 'unknown-resource'), 'warn');
     });
 
-    test('that is careless is found out in the modern era, where nothing but its pipe tells the end', async (t) => {
+    test('careless server is detected in the modern era, where only its pipe shows the end', async (t) => {
         const args = ['--era', 'modern', '--wait', '3s', '--', node, here('lib/careless.mjs')];
         const result = await probe(t, args, { env: { MODERN: '1' } });
         const wrong = ['filtered', 'list-unasked', 'unknown-resource', 'unsubscribe'];
         assert.deepEqual(failed(result).map((line) => line.split(' ')[1]).sort(), wrong, told(result).join('\n'));
     });
 
-    test('for people there is a line for each check, and what was expected where it matters', async (t) => {
+    test('text output has a line for each check and the expectation where it matters', async (t) => {
         const end = await run(t, ['probe', '--wait', '3s', '--', node, here('lib/careless.mjs')], { ms: LONG });
         assert.match(end.stdout, /^legacy 2025-11-25 over stdio: careless 1$/m);
         assert.match(end.stdout, /^ {2}pass {2}updates +3 updates came by themselves$/m);
@@ -346,7 +346,7 @@ describe('a faulty server', together, () => {
         assert.match(end.stdout, /^\d+ passed, 0 failed, \d+ warnings, \d+ skipped\n$/m);
     });
 
-    test('that only asks whether one is there is heard to do so', async (t) => {
+    test('ping from the server counts as keep-alive', async (t) => {
         const args = ['--wait', '1s', '--idle', '3s', '--', node, here('lib/careless.mjs')];
         const result = await probe(t, args, { env: { PING: '1' } });
         assert.match(result.came('legacy', 'keep-alive'), /^\d+, after silence of at most \d\.\d s$/);
@@ -355,7 +355,7 @@ describe('a faulty server', together, () => {
 
 // ---- the tables ----------------------------------------------------------------------------------
 
-/** `columns`: [name, report, (report, id) → verdict]. How soon depends on the machine. */
+/** `columns`: [name, report, (report, id) → verdict]. The latency depends on the machine. */
 function makeTable(columns) {
     const ids = columns.flatMap(([, { report }]) => report.checks.map(({ id }) => id)).filter((id) => id !== 'latency');
     const rows = [...new Set(ids)].map((id) => {
@@ -366,7 +366,7 @@ function makeTable(columns) {
     return [head, `|${'---|'.repeat(columns.length + 1)}`, ...rows].join('\n');
 }
 
-/** The part of the page between two comments is what it should be, or becomes it. */
+/** Compares the part of the page between two comments, or updates it. */
 function compare(name, table, why) {
     const text = fs.readFileSync(page, 'utf8');
     const between = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(\n<!-- end of the table -->)`);
@@ -379,7 +379,7 @@ function compare(name, table, why) {
 
 const everyLine = (columns) => columns.flatMap(([name, result]) => [name, ...told(result)]).join('\n');
 
-test('the table of our transports is what comes out', () => {
+test('transport table matches the results', () => {
     const cell = (result, id) => {
         const [modern, legacy] = ['modern', 'legacy'].map((era) => result.verdict(era, id) ?? '–');
         return modern === legacy ? modern : `${modern} / ${legacy}`;
@@ -388,7 +388,7 @@ test('the table of our transports is what comes out', () => {
     compare('ours', makeTable(columns), everyLine(columns));
 });
 
-test('the table of servers is what comes out', () => {
+test('server table matches the results', () => {
     const of = (era) => (result, id) => result.verdict(era, id) ?? '–';
     const columns = [
         ['tidings, modern', ours.http, of('modern')],

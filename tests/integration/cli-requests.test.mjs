@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How many requests a command sends when it is started without options: as many as docs/reference/cli.md says, no more.
+// The number of requests that a command without options sends at its start: at most the number in
+// docs/reference/cli.md.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -14,11 +15,11 @@ import { BIN, Program, run, serve, serveExample } from './lib/server.mjs';
 import { noTerminal, Terminal } from './lib/terminal.mjs';
 import { Tree } from './lib/tree.mjs';
 
-const QUIET = 400; // ms without a request: a command that goes on is waiting for something
-const LOOK = 2000; // ms between two looks of `top`
+const QUIET = 400; // ms without a request: a running command waits
+const LOOK = 2000; // ms between two samples of `top`
 const page = new URL('../../docs/reference/cli.md', import.meta.url);
 
-/** A relay to the server that counts what comes. */
+/** A relay to the server that counts requests. */
 async function counting(t, server) {
     const relay = { count: 0, last: Date.now() };
     const door = http.createServer((request, response) => {
@@ -45,7 +46,7 @@ async function counting(t, server) {
     return relay;
 }
 
-/** Until nothing came for a while, or too much did. */
+/** Waits until requests stop, or exceed the limit. */
 async function settled(relay, most) {
     while (relay.count <= most && Date.now() - relay.last < QUIET) {
         await new Promise((resolve) => {
@@ -63,7 +64,7 @@ function documented() {
     }));
 }
 
-/** The least that each takes behind the server, in this order; of `prompts` and `skills` another server has some. */
+/** Arguments of each command, in this order; another server has `prompts` and `skills`. */
 const LEAST = ({ file, dir, mirror, template, peer }) => ({
     read: [file], tail: [file], sync: [dir, mirror], info: [], ls: [], tree: [], stat: [file], templates: [],
     complete: [template, 'path=a'], tools: [], call: ['notify', 'changes:=[{"uri":"app:///x"}]'], prompts: [], prompt: ['test_simple_prompt'],
@@ -77,10 +78,10 @@ const LEAST = ({ file, dir, mirror, template, peer }) => ({
 });
 const ELSEWHERE = ['prompts', 'prompt', 'skills', 'skill'];
 const ENDLESS = ['watch', 'sync'];
-const FAILING = ['login', 'logout']; // nobody has to log in there
-const LONG = ['probe']; // waits for changes that do not come
+const FAILING = ['login', 'logout']; // needs no login there
+const LONG = ['probe']; // waits for changes that never happen
 
-test('no command sends more requests than the page says', { skip: noTerminal }, async (t) => {
+test('commands send at most the documented number of requests', { skip: noTerminal }, async (t) => {
     const args = ['--publish', 'app:///', '--allow-write', '--entities', ':memory:', '--self'];
     const server = await serve(t, { files: { 'a.txt': '' }, args });
     const other = await serveExample(t, 'conformance');
@@ -122,7 +123,7 @@ test('no command sends more requests than the page says', { skip: noTerminal }, 
             const end = await run(t, line, { env, ms: 120000 });
             assert.ok(end.code === 0 || FAILING.includes(name) || LONG.includes(name), `${name}: ${end.stderr}`);
         }
-        const each = name === 'top' ? 3 : 0; // requests of a look
+        const each = name === 'top' ? 3 : 0; // requests per sample
         if (process.env.TIDINGS_VERBOSE) {
             t.diagnostic(`${name}: ${relay.count}`);
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings skills` and `skill`: the official SDK's server and client beside ours, and servers that mean it
-// ill: what is not as the entry says is not printed, and nothing is read before it is asked for.
+// `tidings skills` and `skill` with the official SDK's server and client, and with hostile servers: the command prints
+// only content that matches the entry and reads nothing early.
 
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -44,7 +44,7 @@ async function listening(t, handler) {
     return `http://127.0.0.1:${server.address().port}/mcp`;
 }
 
-/** A server with these entries and contents, which notes what it is asked. */
+/** A server with these entries and contents that records its requests. */
 async function stranger(t, { skills = [entry()], contents = {}, extensions = { 'io.modelcontextprotocol/skills': {} } } = {}) {
     const asked = [];
     const read = { [URI]: TEXT, 'skill://pdf/references/FORMS.md': FORMS, ...contents };
@@ -69,7 +69,7 @@ async function stranger(t, { skills = [entry()], contents = {}, extensions = { '
     return { url, asked };
 }
 
-test("the SDK's client lists, reads and verifies our skills, and its directories", async (t) => {
+test("official client lists, reads and verifies our skills and their directories", async (t) => {
     const tree = new Tree(t, files);
     const server = await serve(t, { tree, mounts: ['--skills', tree.path] });
     const client = new Client({ name: 't', version: '1' });
@@ -88,7 +88,7 @@ test("the SDK's client lists, reads and verifies our skills, and its directories
     await assert.rejects(skills.read(skill, 'references/FORMS.md', { cacheMode: 'refresh' }), /digest|size/);
 });
 
-test("we list, read and verify the skills of the SDK's server", async (t) => {
+test("tidings lists, reads and verifies the skills of an official server", async (t) => {
     const catalog = await SkillsExtension.load(memorySkillFiles(files));
     const url = await listening(t, toNodeHandler(createMcpHandler(() => {
         const server = new McpServer({ name: 'skills', version: '1' });
@@ -109,7 +109,7 @@ test("we list, read and verify the skills of the SDK's server", async (t) => {
     assert.equal(fs.readFileSync(kept.at('all'), 'utf8'), FORMS + TEXT);
 });
 
-test('what a server has is counted, and completed in a shell', async (t) => {
+test('skills are counted and completed in a shell', async (t) => {
     const { url, asked } = await stranger(t);
     assert.match(await good(t, ['info', url]), /^skills +1$/m);
     assert.equal(objects(await good(t, ['info', '--json', url]))[0].counts.skills.count, 1);
@@ -119,7 +119,7 @@ test('what a server has is counted, and completed in a shell', async (t) => {
     assert.doesNotMatch(await good(t, ['info', bare]), /^skills/m);
 });
 
-test('listing reads nothing, and one file is all that is read for one file', async (t) => {
+test('list reads no file and read reads one file', async (t) => {
     const { url, asked } = await stranger(t);
     await good(t, ['skills', '-l', url]);
     await good(t, ['skill', url, 'pdf', '--files']);
@@ -138,14 +138,14 @@ const tampered = {
     'a dynamic skill with another front matter': [{ skills: [entry({ resources: 'dynamic' })], contents: { [URI]: TEXT.replace('Forms', 'Steal') } }, 'front matter'],
 };
 for (const [what, [server, why]] of Object.entries(tampered)) {
-    test(`a SKILL.md with ${what} is not printed`, async (t) => {
+    test(`SKILL.md with ${what} is not printed`, async (t) => {
         const { url } = await stranger(t, server);
         const { stdout } = await bad(t, 75, new RegExp(why), ['skill', url, 'pdf']);
         assert.equal(stdout, '');
     });
 }
 
-test('what has no content, or no end, is given up', async (t) => {
+test('skill without content or end is given up', async (t) => {
     const none = await stranger(t, { contents: { [URI]: { blob: '***' } } });
     await bad(t, 65, /no content/, ['skill', none.url, 'pdf']);
     const endless = await stranger(t, { contents: { [URI]: 'x'.repeat(3 << 20) } });
@@ -170,7 +170,7 @@ const wrong = {
     'too many files': { resources: [file(URI, TEXT), ...Array.from({ length: 512 }, (_, i) => file(`skill://pdf/${i}`, ''))] },
     'too many bytes': { resources: [{ ...file(URI, TEXT), size: (16 << 20) + 1 }] },
 };
-test('entries that are not as they must be are left out, with a warning, and not read from', async (t) => {
+test('invalid entries are skipped with a warning and not read from', async (t) => {
     const skills = Object.values(wrong).map((change) => entry(change));
     const { url } = await stranger(t, { skills: [...skills, entry({ uri: 'skill://a/pdf/SKILL.md', resources: 'dynamic' })] });
     const { code, stdout, stderr } = await run(t, ['skills', url]);
@@ -185,7 +185,7 @@ test('entries that are not as they must be are left out, with a warning, and not
     }
 });
 
-test('what a server writes about a skill reaches the terminal as text', async (t) => {
+test('skill text reaches the terminal escaped', async (t) => {
     const evil = 'x\u001b[2J\u001b]0;evil\u0007\u202e\r\nskill://false  A line of its own';
     const { url } = await stranger(t, { skills: [entry({ frontmatter: { name: 'pdf', description: evil, license: evil } })] });
     for (const args of [[], ['-l']]) {
@@ -195,7 +195,7 @@ test('what a server writes about a skill reaches the terminal as text', async (t
     }
 });
 
-test('a server without skills is said to have none', async (t) => {
+test('server without skills is reported', async (t) => {
     const { url, asked } = await stranger(t, { extensions: {} });
     await bad(t, 69, /does not offer skills/, ['skills', url]);
     await bad(t, 69, /does not offer skills/, ['skill', url, 'pdf']);

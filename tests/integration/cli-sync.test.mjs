@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings sync`: a directory like what is below a URI, whatever the server calls things, whoever is killed.
+// `tidings sync` mirrors everything below a URI into a directory, with any resource names and after crashes.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -19,18 +19,18 @@ const files = {
     'dir/deep/c.json': '{}',
 };
 
-test('--timeout ends it, with status 0 when everything is there', async (t) => {
+test('--timeout ends sync with status 0 if everything is complete', async (t) => {
     const server = await serve(t, { files });
     const dir = new Tree(t).at('mirror');
     const sync = new Program(t, BIN, ['sync', '--timeout', '1h', server.url, server.uri(''), dir]);
     await sync.lines.next((line) => /in step/.test(line), 'the mirror');
-    sync.child.kill('SIGALRM'); // what its timer sends
+    sync.child.kill('SIGALRM'); // the signal of its timer
     assert.equal((await sync.closed).code, 0, sync.stderr);
     assert.deepEqual(contents(dir), contents(server.tree.path));
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: a mirror is made, and only what differs is read again`, async (t) => {
+    test(`${era}: sync creates a mirror and reads only changed files again`, async (t) => {
         const server = await serve(t, { files });
         const dir = new Tree(t).at('mirror');
         const first = await once(t, server, dir, '--era', era);
@@ -50,7 +50,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('changes are followed, also after the server was restarted', async (t) => {
+test('sync follows changes before and after a server restart', async (t) => {
     const server = await serve(t, { files });
     const dir = new Tree(t).at('mirror');
     const sync = new Program(t, BIN, ['sync', server.url, server.uri(''), dir], { mayFail: true });
@@ -73,7 +73,7 @@ test('changes are followed, also after the server was restarted', async (t) => {
     await inStep('and what happens now');
 });
 
-test('what was changed here is kept and told, unless it is forced', async (t) => {
+test('local changes are kept and reported unless forced', async (t) => {
     const server = await serve(t, { files });
     const mirror = new Tree(t, { 'dir/b.bin': 'was here', 'own/file': 'mine', 'a.txt': 'a\n' });
     const first = await once(t, server, mirror.path);
@@ -97,7 +97,7 @@ test('what was changed here is kept and told, unless it is forced', async (t) =>
     assert.equal(fs.readFileSync(mirror.at('dir/deep/c.json'), 'utf8'), 'edited too', 'nobody\'s but the user\'s now');
 });
 
-// What tools of the person would follow, in spellings that some file system takes for the same.
+// File names that a user's tools would execute, in spellings that some file system treats alike.
 const CONTROL = [
     '.git/config', '.git/hooks/post-checkout', '.GIT/config', 'sub/.Git/config', '.git%20/config', '.g%E2%80%8Cit/config', 'git~1/config',
     '.gitmodules', 'bare/HEAD', '.envrc', '.env', '.mcp.json', 'deep/down/.mcp.json', 'tidings.json', '.vscode/tasks.json', '.idea/x',
@@ -105,7 +105,7 @@ const CONTROL = [
     'CLAUDE.md', '.cursor/mcp.json', 'sub/.tidings-sync',
 ];
 
-test('files that other tools follow unasked are refused, each is told, and an option lets them in', async (t) => {
+test('files that other tools execute are refused one by one unless an option allows them', async (t) => {
     const ordinary = ['Makefile', '.gitignore', 'sub/config', 'package.json'];
     const server = await serveNames(t, [...CONTROL, ...ordinary].map((name) => `app:///${name}`));
     const dir = new Tree(t).at('mirror');
@@ -122,7 +122,7 @@ test('files that other tools follow unasked are refused, each is told, and an op
     assert.equal(files(dir).length, CONTROL.length + ordinary.length);
 });
 
-test('files that were let in once are neither written nor removed without the option', async (t) => {
+test('previously allowed files are neither written nor removed without the option', async (t) => {
     const uris = ['app:///.envrc', 'app:///.vscode/a'];
     let text = 'one';
     const server = await serveAnswers(t, {
@@ -154,7 +154,7 @@ test('symbolic links in the directory are not followed', async (t) => {
     assert.ok(fs.lstatSync(mirror.at('dir')).isSymbolicLink());
 });
 
-test('a file that becomes a directory, and the reverse', async (t) => {
+test('file becomes a directory and a directory becomes a file', async (t) => {
     const server = await serve(t, { files: { one: 'file', 'two/x': 'x' } });
     const dir = new Tree(t).at('mirror');
     assert.equal((await once(t, server, dir)).code, 0);
@@ -167,7 +167,7 @@ test('a file that becomes a directory, and the reverse', async (t) => {
     assert.deepEqual(contents(dir), contents(server.tree.path));
 });
 
-test('killed in the middle and started again, it goes on', async (t) => {
+test('killed sync resumes at the next start', async (t) => {
     const many = Object.fromEntries(Array.from({ length: 300 }, (_, i) => [`d${i % 7}/f${i}`, `content ${i}`]));
     const server = await serve(t, { files: many });
     const dir = new Tree(t).at('mirror');
@@ -186,7 +186,7 @@ test('killed in the middle and started again, it goes on', async (t) => {
     assert.deepEqual(fs.readdirSync(dir).filter((name) => name.startsWith('.')), ['.tidings-sync']);
 });
 
-test('a directory belongs to one URI, and to one sync at a time', async (t) => {
+test('directory belongs to one URI and to one sync at a time', async (t) => {
     const server = await serve(t, { files });
     const dir = new Tree(t).at('mirror');
     const sync = new Program(t, BIN, ['sync', server.url, server.uri('dir/'), dir], { mayFail: true });
@@ -200,7 +200,7 @@ test('a directory belongs to one URI, and to one sync at a time', async (t) => {
     assert.match(other.stderr, /the mirror of file:.*dir\//);
 });
 
-test('what is not there is an error, and removes nothing', async (t) => {
+test('missing resource is an error and removes nothing', async (t) => {
     const server = await serve(t, { files });
     const dir = new Tree(t).at('mirror');
     assert.equal((await once(t, server, dir)).code, 0);
@@ -214,13 +214,13 @@ test('what is not there is an error, and removes nothing', async (t) => {
     assert.equal(missing.code, 66, missing.stderr);
 });
 
-/** A server that lists these URIs below app:///, whatever they are; each reads as its own URI. */
+/** A server that lists these URIs below app:///; each reads as its own URI. */
 const serveNames = (t, uris) => serveAnswers(t, {
     'resources/list': () => ({ resources: uris.map((uri) => ({ uri, name: uri })) }),
     'resources/read': ({ uri }) => ({ contents: [{ uri, text: 'evil' }] }),
 });
 
-test('names of an evil server lead nowhere else', async (t) => {
+test('hostile names stay inside the directory', async (t) => {
     const evil = [
         '../out', '..', '%2e%2e/out', 'a/../../out', '/etc/out', 'a//b', '%2fetc%2fout', 'nul%00', 'x?y', 'x#y',
         '.tidings-sync', '.tidings-tmp', '%2etidings-sync', 'a/./b', 'bad%zz', 'n'.repeat(256), 'd/'.repeat(65) + 'x',
@@ -239,14 +239,14 @@ test('names of an evil server lead nowhere else', async (t) => {
     assert.doesNotMatch(text.stdout + text.stderr, /\x1b/);
 });
 
-test('two resources of one name: the first has it', async (t) => {
+test('first of two resources with one name wins', async (t) => {
     const server = await serveNames(t, ['app:///A', 'app:///%41']);
     const end = await once(t, server, new Tree(t).at('m'));
     assert.equal(end.code, 1);
     assert.deepEqual(end.did.map(({ action, uri }) => [action, uri]), [['created', 'app:///A'], ['refused', 'app:///%41']]);
 });
 
-test('progress is for terminals', { skip: !fs.existsSync('/usr/bin/script') && 'no script(1)' }, async (t) => {
+test('progress appears only on terminals', { skip: !fs.existsSync('/usr/bin/script') && 'no script(1)' }, async (t) => {
     const server = await serve(t, { files });
     const dir = new Tree(t).at('m');
     const words = [BIN, 'sync', '--once', server.url, server.uri(''), dir].map((word) => `'${word}'`).join(' ');
@@ -255,7 +255,7 @@ test('progress is for terminals', { skip: !fs.existsSync('/usr/bin/script') && '
     assert.doesNotMatch((await run(t, ['sync', '--once', server.url, server.uri(''), dir])).stderr, /\[#/);
 });
 
-test('--dry-run tells what would be done and does nothing', async (t) => {
+test('--dry-run prints the plan and changes nothing', async (t) => {
     const server = await serve(t, { files });
     const parent = new Tree(t);
     const dir = parent.at('mirror');
@@ -272,7 +272,7 @@ test('--dry-run tells what would be done and does nothing', async (t) => {
     fs.writeFileSync(`${dir}/dir/b.bin`, 'mine');
     server.tree.write('dir/b.bin', 'theirs');
     const would = await once(t, server, dir, '-n');
-    // A file that was written just now has a weak etag: whether it differs is seen by reading it alone.
+    // A recently written file has a weak etag; sync reads it to compare.
     const unsure = (d) => /only reading tells/.test(d.reason) && d.uri !== server.uri('a.txt');
     assert.deepEqual(would.did.filter((d) => !unsure(d)).map(({ action, uri }) => [action, uri]).sort(), [
         ['created', server.uri('more/')], ['created', server.uri('more/new')], ['kept', server.uri('dir/b.bin')],
@@ -286,7 +286,7 @@ test('--dry-run tells what would be done and does nothing', async (t) => {
     assert.equal((await run(t, ['sync', '-nq', server.url, server.uri(''), parent.at('other')])).stdout, '');
 });
 
-test('--exclude leaves out names at any depth and paths, and removes nothing of them', async (t) => {
+test('--exclude skips names at any depth and paths, and removes none of them', async (t) => {
     const server = await serve(t, { files: { 'a.log': '', 'x/b.log': '', 'x/keep': '', 'build/out': '', 'x/build/out': '' } });
     const dir = new Tree(t).at('mirror');
     const names = () => Object.keys(contents(dir)).sort();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings tail`, and `tidings read` of a part: the last lines, what is added to them, logs that are truncated,
-// replaced or gone for a while, servers without ranges, servers that lie, and what a log may do to a terminal.
+// `tidings tail` and partial `tidings read`: the last lines, appended data, truncated, replaced and absent logs,
+// servers without ranges, lying servers, and hostile log text on a terminal.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,7 +16,7 @@ import { noTerminal, Terminal } from './lib/terminal.mjs';
 
 const numbers = (from, to) => Array.from({ length: to - from + 1 }, (_, i) => `line ${from + i}\n`).join('');
 
-/** A `tail -f` that runs until it is told not to; `out` and its `lines` (standard error) are awaited. */
+/** A `tail -f` that runs until stopped; tests await `out` and its `lines` (standard error). */
 function follow(t, args) {
     const program = new Program(t, BIN, ['tail', '-f', ...args], { mayFail: true });
     const out = program.output();
@@ -34,7 +34,7 @@ async function stranger(t) {
     return { url, change };
 }
 
-/** A server on standard input and output whose reads have the content that `code` says: `part(from, to, total)`, `count`. */
+/** A server on standard input and output. `code` computes the content of reads: `part(from, to, total)`, `count`. */
 const liar = (code) => ['--', process.execPath, '-e', `
     const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\\n');
     const part = (from, to, total) => ({ uri: 'x:y', text: 'x'.repeat(to - from), _meta: { 'dev.tidings/range': { from, to, total } } });
@@ -51,7 +51,7 @@ const liar = (code) => ['--', process.execPath, '-e', `
         }
     });`];
 
-test('the last lines, as many as are wanted', async (t) => {
+test('tail prints the requested number of last lines', async (t) => {
     const server = await serve(t, { files: {
         log: numbers(1, 20), open: 'a\nb', empty: '', wide: `${numbers(1, 30_000)}`, umlauts: 'ä\nö\nü\n',
     } });
@@ -67,7 +67,7 @@ test('the last lines, as many as are wanted', async (t) => {
     assert.equal(await tail('wide', '-n', '40000'), numbers(1, 30_000));
 });
 
-test('several have headers, and one that is missing keeps none back', async (t) => {
+test('several files have headers and a missing file delays no other', async (t) => {
     const server = await serve(t, { files: { a: 'a\n', b: '' } });
     const [a, missing, b] = ['a', 'missing', 'b'].map(server.uri);
     const end = await bad(t, 66, /missing/, ['tail', server.url, a, missing, b]);
@@ -75,7 +75,7 @@ test('several have headers, and one that is missing keeps none back', async (t) 
     assert.equal(await good(t, ['tail', '-q', server.url, a, b]), 'a\n');
 });
 
-test('what is added is printed, and nothing else is read', async (t) => {
+test('tail -f prints appended data and reads nothing else', async (t) => {
     const server = await serve(t, { files: { log: numbers(1, 5000) } });
     const net = await Lossy.open(t, server);
     const size = fs.statSync(server.tree.at('log')).size;
@@ -94,7 +94,7 @@ test('what is added is printed, and nothing else is read', async (t) => {
     assert.ok(ranges.slice(1).every(({ from }) => from >= size - 256), JSON.stringify(ranges));
 });
 
-test('a log that is truncated, replaced, or gone for a while is followed, and it is said', async (t) => {
+test('truncated, replaced or absent log is followed and reported', async (t) => {
     const server = await serve(t, { files: { log: numbers(1, 3) } });
     const at = server.tree.at('log');
     const tail = follow(t, [server.url, server.uri('log')]);
@@ -120,7 +120,7 @@ test('a log that is truncated, replaced, or gone for a while is followed, and it
     assert.equal(tail.printed().length, 9, tail.printed().join('\n'));
 });
 
-test('with --json each piece is an object, and what becomes of the log too', async (t) => {
+test('--json prints an object for each piece and each state of the log', async (t) => {
     const server = await serve(t, { files: { log: 'a\nb\n', bytes: Buffer.from([255, 0, 10]) } });
     const uri = server.uri('log');
     const [piece, blob] = objects(await good(t, ['tail', '--json', '-n1', server.url, uri, server.uri('bytes')]));
@@ -135,7 +135,7 @@ test('with --json each piece is an object, and what becomes of the log too', asy
     assert.deepEqual(JSON.parse(await tail.out.next()), { uri, from: 0, to: 1, text: 'x' });
 });
 
-test('of several that are followed the one that grew is named', async (t) => {
+test('header names the file that grew', async (t) => {
     const server = await serve(t, { files: { a: 'a\n', b: 'b\n' } });
     const tail = follow(t, [server.url, server.uri('a'), server.uri('b')]);
     await tail.next('b');
@@ -147,7 +147,7 @@ test('of several that are followed the one that grew is named', async (t) => {
     assert.deepEqual(tail.printed(), [head('a'), 'a', '', head('b'), 'b', '', head('a'), 'more', 'yet more']);
 });
 
-test('a server of another make, without ranges: only the new end is printed', async (t) => {
+test('third-party server without ranges: only the new end is printed', async (t) => {
     const { url, change } = await stranger(t);
     await change(numbers(1, 20));
     assert.equal(await good(t, ['tail', '-n2', url, 'note://it']), numbers(19, 20));
@@ -161,7 +161,7 @@ test('a server of another make, without ranges: only the new end is printed', as
     assert.deepEqual(tail.printed(), ['line 20', 'line 21', 'anew']);
 });
 
-test('a server that goes and comes back is followed on', async (t) => {
+test('tail resumes after a server outage', async (t) => {
     const port = await freePort();
     const first = await serve(t, { files: { log: 'one\n' }, http: `127.0.0.1:${port}` });
     const tail = follow(t, [first.url, first.uri('log')]);
@@ -176,7 +176,7 @@ test('a server that goes and comes back is followed on', async (t) => {
     assert.deepEqual(tail.printed(), ['one', 'two', 'three']);
 });
 
-test('a log of a GiB costs what is read of it', async (t) => {
+test('tail of a GiB log costs only the bytes read', async (t) => {
     const server = await serve(t, { files: { log: '' } });
     fs.truncateSync(server.tree.at('log'), 2 ** 30);
     fs.appendFileSync(server.tree.at('log'), `\n${numbers(1, 3)}`);
@@ -189,7 +189,7 @@ test('a log of a GiB costs what is read of it', async (t) => {
     assert.ok(tail.printed().length === 4);
 });
 
-test('an interrupt ends it by the signal', async (t) => {
+test('interrupt ends tail by the signal', async (t) => {
     const server = await serve(t, { files: { log: 'x\n' } });
     const tail = follow(t, [server.url, server.uri('log')]);
     await tail.next('x');
@@ -205,12 +205,12 @@ const LIES = [
     ['no content', "{ uri: 'x:y' }"],
 ];
 for (const [what, code] of LIES) {
-    test(`a server that lies ends: ${what}`, async (t) => {
+    test(`lying server ends tail: ${what}`, async (t) => {
         await bad(t, 65, /tidings tail: /, ['tail', '-q', 'x:y', ...liar(code)]);
     });
 }
 
-test('on a terminal a log cannot do what it likes', { skip: noTerminal }, async (t) => {
+test('log cannot control the terminal', { skip: noTerminal }, async (t) => {
     const server = await serve(t, { files: { log: 'red \x1b[31m\x07\n' } });
     const screen = new Terminal(t, [BIN, 'tail', '-f', server.url, server.uri('log')]);
     await screen.shows('red \\x1b[31m\\x07');
@@ -223,7 +223,7 @@ test('on a terminal a log cannot do what it likes', { skip: noTerminal }, async 
     await screen.ended();
 });
 
-test('read prints bytes or lines of a resource, as they are asked for', async (t) => {
+test('read prints the requested bytes or lines of a resource', async (t) => {
     const server = await serve(t, { files: { log: numbers(1, 9), big: 'x'.repeat(5000) }, args: ['--max-read', '4K'] });
     const { url: other, change } = await stranger(t);
     await change(numbers(1, 9));
@@ -247,7 +247,7 @@ test('read prints bytes or lines of a resource, as they are asked for', async (t
 });
 
 for (const args of [['--range', '9-3'], ['--range', 'x'], ['--range', '-0'], ['--lines', '0-1'], ['--lines', '1-2x'], ['--last', '0'], ['--last', '1', '--lines', '1']]) {
-    test(`read refuses ${args.join(' ')}, and says what is accepted`, async (t) => {
+    test(`read refuses ${args.join(' ')} and names accepted values`, async (t) => {
         await bad(t, 64, /--(range|lines|last) /, ['read', ...args, 'http://127.0.0.1:1/mcp', 'x:y']);
     });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One command over every way to reach a server: addresses of all kinds, servers that are launched, by name too,
-// and servers nobody here wrote.
+// One command over every transport: addresses of all kinds, launched servers by command and by name, and third-party
+// servers.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -18,7 +18,7 @@ const EVERYTHING = fileURLToPath(
     new URL('./node_modules/@modelcontextprotocol/server-everything/dist/index.js', import.meta.url),
 );
 
-/** A server with a door besides HTTP: `args(folder)`. */
+/** A server with another listener besides HTTP: `args(folder)`. */
 async function doors(t, args) {
     const folder = new Tree(t);
     const server = await serve(t, { files, args: args(folder) });
@@ -46,14 +46,14 @@ for (const era of ['modern', 'legacy']) {
         const { server, said } = await doors(t, () => ['--tcp', '127.0.0.1:0']);
         await reads(t, said.find((address) => address.startsWith('tcp://')), server);
     });
-    test(`${era}: a server that is launched`, async (t) => {
+    test(`${era}: a launched server`, async (t) => {
         const tree = new Tree(t, files);
         const args = ['read', '--era', era, '-q', tree.uri('a.txt'), '--', BIN, 'serve', '--stdio', tree.path];
         assert.equal(await good(t, args), 'hello\n');
     });
 }
 
-test('a revision that the server does not speak is said so', async (t) => {
+test('unsupported revision of a server is reported', async (t) => {
     const server = await serve(t, { files, args: ['--protocol-max', '2025-06-18'] });
     const read = (era) => run(t, ['read', '--era', era, server.url, server.uri('a.txt')]);
     for (const era of ['auto', '2025-06-18', '2024-11-05']) {
@@ -66,7 +66,7 @@ test('a revision that the server does not speak is said so', async (t) => {
     }
 });
 
-test('--quiet also silences what a launched server says, and only it', async (t) => {
+test('--quiet also silences only the output of a launched server', async (t) => {
     const tree = new Tree(t, files);
     const script = 'echo "here I am" >&2; exec "$0" "$@"';
     const args = ['read', tree.uri('a.txt'), '--', '/bin/sh', '-c', script, BIN, 'serve', '--stdio', tree.path];
@@ -77,7 +77,7 @@ test('--quiet also silences what a launched server says, and only it', async (t)
     assert.match(end.stderr, /missing/);
 });
 
-test('watch over a socket what is published over HTTP', async (t) => {
+test('watch over a socket receives what HTTP publishes', async (t) => {
     const { server, folder } = await doors(t, (at) => ['--unix', at.at('s'), '--publish', 'app:///', '--allow-write']);
     const target = `unix:${folder.at('s')}`;
     await good(t, ['publish', server.url, 'app:///x', '-'], { input: 'x' });
@@ -89,7 +89,7 @@ test('watch over a socket what is published over HTTP', async (t) => {
     assert.equal((await watch.exited).code, 0);
 });
 
-test('a server of the project is launched by its name, with its environment and directory', async (t) => {
+test('project server is launched by its name, with its environment and directory', async (t) => {
     const tree = new Tree(t, {
         'data/a.txt': 'named\n',
         '.mcp.json': JSON.stringify({
@@ -114,7 +114,7 @@ test('a server of the project is launched by its name, with its environment and 
     assert.doesNotMatch(end.stderr, /launching, as/, 'not a terminal');
 });
 
-test('on a terminal it is said what a project has launched', { skip: !fs.existsSync('/usr/bin/script') }, async (t) => {
+test('terminal shows the programs that a project launches', { skip: !fs.existsSync('/usr/bin/script') }, async (t) => {
     const tree = new Tree(t, {
         'a.txt': 'x',
         '.mcp.json': JSON.stringify({ mcpServers: { notes: { command: BIN, args: ['serve', '--stdio', '.'] } } }),
@@ -127,7 +127,7 @@ test('on a terminal it is said what a project has launched', { skip: !fs.existsS
     assert.doesNotMatch((await script('ls -q notes')).stdout, /launching/);
 });
 
-test('an interrupted command ends its launched server in order, and by the signal', async (t) => {
+test('interrupted command stops its launched server cleanly and ends by the signal', async (t) => {
     const tree = new Tree(t, { asked: '' });
     const gone = tree.at('gone');
     const script = `tee '${tree.at('asked')}' | '${EXAMPLES}/tools' --stdio --drain 0; echo bye >'${gone}'`;
@@ -140,7 +140,7 @@ test('an interrupted command ends its launched server in order, and by the signa
     assert.equal(fs.readFileSync(gone, 'utf8'), 'bye\n');
 });
 
-// command, what is launched, exit status, what is said
+// command, launched program, exit status, message
 const BROKEN = [
     ['/nowhere/at/all', [], 66, /nowhere\/at\/all/],
     ['/bin/false', [], 69, /status 1/],
@@ -148,7 +148,7 @@ const BROKEN = [
     ['/bin/sh', ['-c', 'kill -9 $$'], 69, /./],
 ];
 for (const [file, args, code, says] of BROKEN) {
-    test(`what is no server is explained: ${file} ${args.join(' ')}`, async (t) => {
+    test(`invalid server is explained: ${file} ${args.join(' ')}`, async (t) => {
         const end = await run(t, ['ls', '--timeout', '3s', '--', file, ...args]);
         assert.equal(end.signal, null);
         assert.notEqual(end.code, 0);
@@ -160,7 +160,7 @@ for (const [file, args, code, says] of BROKEN) {
     });
 }
 
-test('a server that nobody here wrote: resources, templates, tools, prompts', async (t) => {
+test('third-party server works: resources, templates, tools, prompts', async (t) => {
     const ask = (...args) => good(t, [...args, '-q', '--', process.execPath, EVERYTHING, 'stdio']);
     const [uri] = (await ask('ls')).split('\n');
     assert.ok((await ask('read', uri)).length > 0);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Servers of a project's file: one that launches a program, gets variables or is sent a token is used after the person
-// agreed to it, once; asked on a terminal, refused elsewhere, forgotten when told to.
+// Servers in a project file: a server that launches a program, or receives variables or a token, needs consent once.
+// The command asks on a terminal and refuses elsewhere; the user can revoke consent.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -15,7 +15,7 @@ import { BIN, run } from './lib/server.mjs';
 import { Terminal, noTerminal } from './lib/terminal.mjs';
 import { Tree } from './lib/tree.mjs';
 
-/** Somebody who writes down what they are asked, and refuses everything. */
+/** A server that records requests and refuses all. */
 async function stranger(t) {
     const heard = [];
     const server = http.createServer((request, response) => {
@@ -31,7 +31,7 @@ async function stranger(t) {
     return { heard, url: `http://127.0.0.1:${server.address().port}` };
 }
 
-/** A project with these servers in its .mcp.json. `write(servers)` changes the file. */
+/** A project with these servers in its .mcp.json. `write(servers)` updates the file. */
 function project(t, servers) {
     const tree = new Tree(t, { 'project/.git/HEAD': '' });
     tree.mkdir('home');
@@ -46,7 +46,7 @@ function project(t, servers) {
 
 const LAUNCH = { command: '/bin/sh', args: ['-c', 'touch RAN'] };
 
-test('a program that a project wants launched is not, before somebody agreed', async (t) => {
+test('project program is launched only after consent', async (t) => {
     const here = project(t, { notes: LAUNCH });
     const end = await bad(t, 77, /'notes' of \S+\.mcp\.json launches a program; if you trust it: 'tidings servers --trust NAME'/,
         ['ls', 'notes'], here.options);
@@ -60,7 +60,7 @@ test('a program that a project wants launched is not, before somebody agreed', a
     assert.equal(here.ran(), true);
 });
 
-test('variables go to no URL of a project before somebody agreed', async (t) => {
+test('variables are sent to a project URL only after consent', async (t) => {
     const { heard, url } = await stranger(t);
     const servers = [
         { url: `${url}/$` + '{SECRET}' },
@@ -78,7 +78,7 @@ test('variables go to no URL of a project before somebody agreed', async (t) => 
     assert.equal(heard[0].authorization, 'Bearer s3cret');
 });
 
-test('tokens go to no URL of a project before somebody agreed; without one it is asked at once', async (t) => {
+test('tokens are sent to a project URL only after consent and tokenless URLs need none', async (t) => {
     const { heard, url } = await stranger(t);
     const here = project(t, { notes: { url } });
     fs.writeFileSync(here.tree.at('token'), 'tok\n', { mode: 0o600 });
@@ -95,7 +95,7 @@ test('tokens go to no URL of a project before somebody agreed; without one it is
     assert.equal(heard.at(-1).authorization, 'Bearer tok');
 });
 
-test('one that says something else than what was agreed to is a new one, and so is another file', async (t) => {
+test('changed entry or another file needs new consent', async (t) => {
     const here = project(t, { notes: LAUNCH });
     await good(t, ['servers', '--trust', 'notes'], here.options);
     here.write({ notes: { ...LAUNCH, args: ['-c', 'touch RAN #'] } });
@@ -111,7 +111,7 @@ test('one that says something else than what was agreed to is a new one, and so 
     assert.equal(here.ran(), true, 'what is beside it does not matter');
 });
 
-test('on a terminal it is asked, once', { skip: noTerminal }, async (t) => {
+test('terminal asks for consent once', { skip: noTerminal }, async (t) => {
     const here = project(t, { notes: { ...LAUNCH, env: { A: '\u001b[2J', B: '$' + '{SECRET}' } } });
     const ask = async (keys) => {
         const terminal = new Terminal(t, [BIN, 'ls', 'notes'], here.options);
@@ -139,16 +139,16 @@ test('on a terminal it is asked, once', { skip: noTerminal }, async (t) => {
     assert.match(again.screen, /launching, as/);
 });
 
-test('what was typed before the question is no answer to it', { skip: noTerminal }, async (t) => {
+test('input typed before the question is not its answer', { skip: noTerminal }, async (t) => {
     const here = project(t, { notes: LAUNCH });
     const gate = here.tree.at('gate');
     execFileSync('mkfifo', [gate]);
-    const line = 'echo ready; read go < "$0"; exec "$@"'; // nobody reads the keys before the program begins
+    const line = 'echo ready; read go < "$0"; exec "$@"'; // no program reads the keys before the command starts
     for (const [early, late] of [['y\n', 'n\n'], ['yes\ny\n', 'n\n'], ['y', '\n']]) {
         const terminal = new Terminal(t, ['/bin/sh', '-c', line, gate, BIN, 'ls', 'notes'], here.options);
         await terminal.shows('ready');
         terminal.type(early);
-        await terminal.shows(early.replaceAll('\n', '\r\n')); // the terminal has them
+        await terminal.shows(early.replaceAll('\n', '\r\n')); // the terminal received them
         await fs.promises.writeFile(gate, 'go\n');
         await terminal.shows('[y/N] ');
         terminal.type(late);
@@ -159,7 +159,7 @@ test('what was typed before the question is no answer to it', { skip: noTerminal
     }
 });
 
-test('on a terminal it is asked once for all clients of a command, though it cannot be remembered', { skip: noTerminal }, async (t) => {
+test('terminal asks once for all clients of a command even if it cannot save the answer', { skip: noTerminal }, async (t) => {
     const here = project(t, { notes: { command: BIN, args: ['serve', '--stdio', '$' + '{workspaceFolder}'] } });
     const options = { ...here.options, env: { ...here.env, HOME: here.tree.at('project/a.txt') } };
     here.tree.write('project/a.txt', 'x');
@@ -171,14 +171,14 @@ test('on a terminal it is asked once for all clients of a command, though it can
     assert.equal(terminal.screen.split('[y/N]').length, 2, terminal.screen);
 });
 
-test('on a terminal nothing is asked with --json, which is for programs', { skip: noTerminal }, async (t) => {
+test('terminal does not ask with --json', { skip: noTerminal }, async (t) => {
     const here = project(t, { notes: LAUNCH });
     const terminal = new Terminal(t, [BIN, 'ls', '--json', 'notes'], here.options);
     assert.equal((await terminal.ended()).code, 77);
     assert.doesNotMatch(terminal.screen, /\[y\/N\]/);
 });
 
-test('what was agreed to is listed and forgotten, for people and programs', async (t) => {
+test('consent is listed and revoked, for people and programs', async (t) => {
     const here = project(t, { notes: LAUNCH, plain: { url: 'http://127.0.0.1:1/' } });
     const servers = (...args) => good(t, ['servers', ...args], here.options);
     const file = here.tree.at('project/.mcp.json');
@@ -187,7 +187,7 @@ test('what was agreed to is listed and forgotten, for people and programs', asyn
     assert.deepEqual(objects(await servers('--json')).map(({ trusted }) => trusted), [false, false]);
     const [added] = objects(await servers('--json', '--trust', 'notes'));
     assert.deepEqual([added.name, added.file, added.action], ['notes', file, 'trusted']);
-    await servers('--trust', 'notes'); // twice is once
+    await servers('--trust', 'notes'); // a repetition has no effect
     const [listed, ...more] = objects(await servers('--json', '--trusted'));
     assert.deepEqual(more, []);
     assert.deepEqual([listed.digest, listed.name, listed.file], [added.digest, 'notes', file]);
@@ -204,7 +204,7 @@ test('what was agreed to is listed and forgotten, for people and programs', asyn
     await bad(t, 77, /launches a program/, ['ls', 'notes'], here.options);
 });
 
-test("the person's own names need no question, and cannot be agreed to", async (t) => {
+test("personal server names need no consent and accept none", async (t) => {
     const here = project(t, {});
     here.tree.write('home/.config/tidings/servers.json', JSON.stringify({ mcpServers: { notes: LAUNCH } }));
     await run(t, ['ls', 'notes'], here.options);
@@ -212,7 +212,7 @@ test("the person's own names need no question, and cannot be agreed to", async (
     await bad(t, 64, /is your own/, ['servers', '--trust', 'notes'], here.options);
 });
 
-test('a list that others can write says nothing', async (t) => {
+test('trust file that others can write is ignored', async (t) => {
     const here = project(t, { notes: LAUNCH });
     await good(t, ['servers', '--trust', 'notes'], here.options);
     assert.equal(fs.statSync(here.trusted).mode & 0o777, 0o600);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings watch --exec --batch`: one run for all that changed until it was quiet. While something changes the watch
-// is stopped (SIGSTOP), so that all of it is there when it goes on: no test depends on how fast anything is.
+// `tidings watch --exec --batch`: one run for all changes of a burst. The test stops the watch (SIGSTOP) during
+// changes, so that all are pending when it continues and nothing depends on speed.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -11,10 +11,10 @@ import { fileURLToPath } from 'node:url';
 import { BIN, Program, run, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-/** Told at once, and everybody in the same turn: whoever stands for the others knows when all were told. */
+/** All subscriptions receive a change in the same turn, so one observer can stand for all. */
 const AT_ONCE = ['--window', '0', '--workers', '1'];
 
-/** One that has ended, and that nobody collected, does not. */
+/** An exited process that was not reaped does not count. */
 function lives(pid) {
     const stat = `/proc/${pid}/stat`;
     return fs.existsSync(stat) && !/\) [ZX] /.test(fs.readFileSync(stat, 'utf8'));
@@ -27,7 +27,7 @@ async function started(t, server, uri, file, args, options = {}) {
     const witness = new Program(t, BIN, ['watch', server.url, uri]);
     witness.out = witness.output();
     await witness.lines.next((line) => line.startsWith('watching'), 'somebody else to watch');
-    /** Write these files while the watch does nothing, until everybody was told. */
+    /** Writes these files while the watch is stopped, until all subscriptions are notified. */
     watch.during = async (names, text) => {
         watch.child.kill('SIGSTOP');
         names.forEach((name) => server.tree.replace(name, text)); // one change each
@@ -49,11 +49,11 @@ const batch = (t, server, command, args = [], options = {}) => {
     return started(t, server, uri, BIN, ['watch', '--exec', command, '--batch', ...args, server.url, uri], options);
 };
 
-/** What runs says that it began, and waits until `open` is there. */
+/** The command reports its start and waits until `open` exists. */
 const gated = (gate) => `echo "begin $TIDINGS_COUNT $TIDINGS_MERGED" $(sed 's,.*/,,')
     while ! [ -e '${gate.at('open')}' ]; do sleep 0.02; done; echo end`;
 
-test("the README's make runs once for a burst of 50 files, and once for the next", async (t) => {
+test("make from the README runs once per burst of 50 files", async (t) => {
     const readme = fs.readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
     const [, words] = readme.match(/^\$ tidings (watch .*--exec 'make.*)$/m);
     const files = { 'src/a.c': '', Makefile: 'all:\n\t@echo built $$TIDINGS_COUNT $$(sort -u $$TIDINGS_URIS | wc -l)\n' };
@@ -69,7 +69,7 @@ test("the README's make runs once for a burst of 50 files, and once for the next
     assert.deepEqual(watch.out.seen, ['built 50 50', 'built 50 50']);
 });
 
-test('--batch: what changes while the command runs is one more run, each URI once', async (t) => {
+test('--batch: changes during a run cause one more run with each URI once', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const gate = new Tree(t);
     const watch = await batch(t, server, gated(gate), ['-n', '2']);
@@ -84,7 +84,7 @@ test('--batch: what changes while the command runs is one more run, each URI onc
     assert.deepEqual(watch.out.seen, ['begin 1 1 a', 'end', 'begin 2 3 b c', 'end']);
 });
 
-test('--debounce says how long it has to be quiet', async (t) => {
+test('--debounce sets the quiet time before a run', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const [patient, usual] = [await batch(t, server, 'echo run', ['--debounce', '1h']), await batch(t, server, 'echo run')];
     for (const name of ['src/a', 'src/b']) {
@@ -94,7 +94,7 @@ test('--debounce says how long it has to be quiet', async (t) => {
     assert.deepEqual(patient.out.seen, []);
 });
 
-test('--restart ends what runs with all its processes, and what it was for is not forgotten', async (t) => {
+test('--restart kills the running process group and keeps its changes', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const command = `sh -c 'echo process $$; exec sleep 1000' & echo run $(sed 's,.*/,,'); wait`;
     const watch = await batch(t, server, command, ['--restart']);
@@ -113,7 +113,7 @@ test('--restart ends what runs with all its processes, and what it was for is no
     assert.doesNotMatch(watch.stderr, /the command/);
 });
 
-test('--at-start runs it before the first change, with an empty list', async (t) => {
+test('--at-start runs the command before the first change with an empty list', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const watch = await batch(t, server, 'echo "run $TIDINGS_COUNT" $(cat)', ['--at-start', '-1']);
     await watch.out.next((line) => line === 'run 0', 'the run at the start');
@@ -122,7 +122,7 @@ test('--at-start runs it before the first change, with an empty list', async (t)
     assert.deepEqual(watch.out.seen, ['run 0', `run 1 ${server.uri('src/a')}`]);
 });
 
-test('--batch: names reach the command as data, with -0 each behind a NUL, with --json as objects', async (t) => {
+test('--batch: names reach the command as data, NUL-terminated with -0, as objects with --json', async (t) => {
     const names = ['src/$(touch evil);`touch evil`', 'src/with\nline', "src/'quo\"te"];
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const cwd = new Tree(t).path;
@@ -147,7 +147,7 @@ test('--batch: names reach the command as data, with -0 each behind a NUL, with 
     assert.deepEqual(fs.readdirSync(cwd), []);
 });
 
-test('--batch: no URI of a hostile server forges a line', async (t) => {
+test('--batch: hostile URI forges no line', async (t) => {
     const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
     const URIS = JSON.stringify(['bad:///x/a\nbad:///x/forged', 'bad:///x/b c\r\t\x7f']);
     const args = ['watch', '--exec', 'cat -A', '--batch', '-1', 'bad:///x/', '--', process.execPath, stranger];
@@ -156,7 +156,7 @@ test('--batch: no URI of a hostile server forges a line', async (t) => {
     assert.equal(end.stdout, 'bad:///x/a%0Abad:///x/forged$\nbad:///x/b%20c%0D%09%7F$\n');
 });
 
-test('--exec: no URI of a hostile server forges a line in a variable', async (t) => {
+test('--exec: hostile URI forges no line in a variable', async (t) => {
     const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
     const URIS = JSON.stringify(['bad:///x/a\nbad:///x/forged', 'bad:///x/b c\r\t\x7f']);
     const command = 'printf "%s\\n" "$TIDINGS_URI" | cat -A; printenv | grep -c ^bad';
@@ -165,7 +165,7 @@ test('--exec: no URI of a hostile server forges a line in a variable', async (t)
     assert.equal(end.stdout, 'bad:///x/a%0Abad:///x/forged$\n0\nbad:///x/b%20c%0D%09%7F$\n0\n');
 });
 
-test('--batch: a command that fails is told, and a signal ends the one that runs', async (t) => {
+test('--batch: failed command is reported and a signal ends the running one', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const failing = await batch(t, server, 'exit 3', ['-1'], { mayFail: true });
     await failing.burst(['src/a'], '1');
@@ -178,7 +178,7 @@ test('--batch: a command that fails is told, and a signal ends the one that runs
 });
 
 for (const how of [[], ['--batch'], ['--batch', '--restart']]) {
-    test(`an interrupt ends what --exec ${how.join(' ')} runs with all its processes`, async (t) => {
+    test(`interrupt kills all processes of --exec ${how.join(' ')}`, async (t) => {
         for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
             const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
             const command = "sh -c 'echo process $$; exec sleep 1000' & (sh -c 'echo process $$; exec sleep 1000'); wait";
@@ -198,7 +198,7 @@ for (const how of [[], ['--batch'], ['--batch', '--restart']]) {
     });
 }
 
-test('nohup: a watch whose terminal is gone goes on', async (t) => {
+test('nohup: watch survives the loss of its terminal', async (t) => {
     const server = await serve(t, { files: { 'src/a': '' }, args: AT_ONCE });
     const args = ['-c', 'trap "" HUP; exec "$@"', 'sh', BIN, 'watch', '--exec', 'echo ran', '-1', server.url, server.uri('src/')];
     const watch = await started(t, server, server.uri('src/'), '/bin/sh', args);
@@ -208,7 +208,7 @@ test('nohup: a watch whose terminal is gone goes on', async (t) => {
     assert.deepEqual(watch.out.seen, ['ran']);
 });
 
-test('options of --batch without it are told', async (t) => {
+test('options of --batch without it are reported', async (t) => {
     const wrong = async (...args) => {
         const end = await run(t, ['watch', 'http://127.0.0.1:1/mcp', 'a:b', ...args]);
         assert.equal(end.code, 64);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings watch`: paths with wildcards, and the options of a subscription as options of the command; what a server
-// that knows none of them is asked instead, and what is said.
+// `tidings watch`: paths with wildcards, subscription options as command options, and the fallback and messages for
+// servers without these options.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -13,7 +13,7 @@ import { Tree } from './lib/tree.mjs';
 
 const files = { 'proj/a.c': '', 'proj/sub/b.c': '', 'proj/sub/b.h': '', 'proj/with blank.c': '' };
 
-/** A watch that is there, in the directory that is served. */
+/** A started watch in the served directory. */
 async function watching(t, server, args, options = {}) {
     const program = new Program(t, BIN, ['watch', ...args, '-t', server.url], { cwd: server.tree.path, ...options });
     program.out = program.output();
@@ -23,7 +23,7 @@ async function watching(t, server, args, options = {}) {
 
 const told = (program) => program.out.seen.filter((line) => !line.startsWith(' ')).map((line) => line.split(' ').slice(1).join(' '));
 
-/** Change these, one after the other: only the last one may be told. */
+/** Changes these in order; only the last change may be reported. */
 async function tells(t, args, names, options = {}) {
     const server = await serve(t, { files });
     const cwd = server.tree.at(options.cwd ?? '');
@@ -33,18 +33,18 @@ async function tells(t, args, names, options = {}) {
     assert.deepEqual(told(watch).map((line) => decodeURIComponent(line.replace(/^\w+ /, ''))), [`file://${server.tree.at(names.at(-1))}`]);
 }
 
-test('a path with wildcards is a pattern below the present directory', async (t) => {
+test('path with wildcards is a pattern below the current directory', async (t) => {
     await tells(t, ['proj/**/*.c'], ['proj/sub/b.h', 'proj/sub/b.c']);
     await tells(t, ['**/*.[^c]'], ['proj/a.c', 'proj/sub/b.h']);
     await tells(t, ['proj/with?bl[a-z]nk.c'], ['proj/a.c', 'proj/with blank.c']);
     await tells(t, ['../proj/*.c'], ['proj/sub/b.c', 'proj/a.c'], { cwd: 'proj' });
 });
 
-test('** alone is everything the server has', async (t) => {
+test('** matches everything on the server', async (t) => {
     await tells(t, ['**'], ['proj/sub/b.h']);
 });
 
-test('what is the name of a file is that file, whatever it is called', async (t) => {
+test('existing file name with wildcards means that file', async (t) => {
     const server = await serve(t, { files: { '*.c': '', 'a.c': '' } });
     const watch = await watching(t, server, ['-1', '*.c']);
     server.tree.write('a.c', 'changed');
@@ -53,7 +53,7 @@ test('what is the name of a file is that file, whatever it is called', async (t)
     assert.match(told(watch).join(), /^updated file:\S+%2A\.c$/);
 });
 
-test('--match says what the URIs are', async (t) => {
+test('--match sets the kind of the URIs', async (t) => {
     await tells(t, ['--match', 'glob', 'proj/*.c'], ['proj/sub/b.c', 'proj/a.c']);
     await tells(t, ['--match', 'regex', 'sub/b\\.h$'], ['proj/a.c', 'proj/sub/b.h']);
     await tells(t, ['--match', 'template', 'proj/{name}.c'], ['proj/sub/b.h', 'proj/a.c']);
@@ -65,7 +65,7 @@ test('--match says what the URIs are', async (t) => {
     assert.match(up.stderr, /'\.\.' is not allowed after a wildcard/);
 });
 
-test('--include value and metadata are shown, escaped, on a line each, cut with the length', async (t) => {
+test('--include value and metadata are printed escaped, one line each, truncated to the width', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '', 'b.json': '{"n":1}' } });
     const value = await watching(t, server, ['-1', '--include', 'value', 'a.txt']);
     const metadata = await watching(t, server, ['-1', '--include', 'metadata', 'a.txt']);
@@ -82,7 +82,7 @@ test('--include value and metadata are shown, escaped, on a line each, cut with 
     assert.match(patch.out.seen.at(-1), /^ {4}patch: \{.*"value":\{"n":2\}/);
 });
 
-test('--initial begins with what is there, which is no change', async (t) => {
+test('--initial prints current resources that do not count as changes', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, ['-1', '--initial', '--include', 'value', 'proj/a.c', 'proj/sub/b.h']);
     await watch.out.next((line) => line.includes(' initial '), 'the first state');
@@ -94,7 +94,7 @@ test('--initial begins with what is there, which is no change', async (t) => {
     assert.equal(JSON.parse(run1.stdout).change, 'initial');
 });
 
-test('--filter, --window and --rate go to the server, over what --options says', async (t) => {
+test('--filter, --window and --rate reach the server instead of --options', async (t) => {
     const server = await serve(t, { files });
     const filter = { properties: { uri: { pattern: 'a\\.c$' } } };
     server.tree.write('filter.json', JSON.stringify(filter));
@@ -114,7 +114,7 @@ test('--filter, --window and --rate go to the server, over what --options says',
     await zero.stop();
 });
 
-test('--cursor shows where to go on from', async (t) => {
+test('--cursor prints the position to resume from', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, ['-1', '--cursor', 'proj']);
     server.tree.write('proj/a.c', 'one');
@@ -125,7 +125,7 @@ test('--cursor shows where to go on from', async (t) => {
     assert.match(next.stdout, / updated \S+b\.c\n$/);
 });
 
-test('a server of others: what it cannot be asked for is said, contents and states are read', async (t) => {
+test('third-party server: unsupported options are reported and contents are read', async (t) => {
     const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
     const asked = ['--include', 'value', '--initial', '--window', '1s', '--filter', '{}', '--since', 'x'];
     const args = ['watch', '-1', ...asked, 'plain://it', '--', process.execPath, stranger];

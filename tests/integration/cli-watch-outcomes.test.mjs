@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings watch`: updates that name no resource, and what it says and exits with when something is
-// refused, invalid or interrupted.
+// `tidings watch`: updates without a resource, and the messages and exit statuses of refusals, invalid input and
+// interrupts.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -10,7 +10,7 @@ import { bad, good } from './lib/cli.mjs';
 import { serveDocuments } from './lib/document.mjs';
 import { BIN, Program, run, serve } from './lib/server.mjs';
 
-test('an update without URI is reported for each subscription', async (t) => {
+test('update without URI is reported for each subscription', async (t) => {
     const server = await serveDocuments(t, 'gateway', ['--window', '0']);
     const uris = ['file://data/users.json', 'system://metrics'];
     const args = ['--json', '--era', 'legacy', '--count', '3', server.url, ...uris];
@@ -35,7 +35,7 @@ test('an update without URI is reported for each subscription', async (t) => {
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: an invalid option ends with 64 or 65 and the cause`, async (t) => {
+    test(`${era}: invalid option ends with 64 or 65 and the cause`, async (t) => {
         const server = await serve(t, { files: { a: '' } });
         const watch = (...words) => ['watch', '--era', era, '--timeout', '10', server.url, ...words];
         for (const [status, says, words] of [
@@ -54,7 +54,7 @@ for (const era of ['modern', 'legacy']) {
         assert.match(failure.message, /accepted none of the URIs: regex '\[' refused/);
     });
 
-    test(`${era}: one URI of two that is refused makes the status`, async (t) => {
+    test(`${era}: one refused URI of two sets the status`, async (t) => {
         const server = await serve(t, { files: { a: '' } });
         const args = ['watch', '--era', era, '--timeout', '0.3', server.url, server.uri('')];
         assert.equal(await good(t, args), '');
@@ -63,7 +63,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('an interrupted watch ends with 0, or by the signal if changes were wanted', async (t) => {
+test('interrupted watch ends with 0, or by the signal if changes were wanted', async (t) => {
     const server = await serve(t, { files: { a: '' } });
     const interrupted = async (...words) => {
         const program = new Program(t, BIN, ['watch', ...words, server.url, server.uri('')], { mayFail: true });
@@ -77,7 +77,7 @@ test('an interrupted watch ends with 0, or by the signal if changes were wanted'
     assert.match(stdout, /^ {2}130 +stopped by SIGINT \(Ctrl-C\)/m);
 });
 
-test('a watch that resumed by its cursor does not say that changes may be missing', async (t) => {
+test('watch that resumed by its cursor does not warn about missed changes', async (t) => {
     const first = await serve(t, { files: { a: '' } });
     const watch = new Program(t, BIN, ['watch', '-n', '1', first.url, first.uri('')]);
     await watch.lines.next((line) => line.startsWith('watching '), 'the watch');

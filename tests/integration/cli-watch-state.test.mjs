@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings watch --state FILE` goes on where it stopped, however it stopped: something may come twice, nothing is lost.
+// `tidings watch --state FILE` resumes at its last position after any kind of stop: changes may repeat but are never
+// lost.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -13,7 +14,7 @@ import { eventually } from './lib/wait.mjs';
 
 const files = { a: '', b: '', c: '' };
 
-/** A watch of these, with the state in `place`, that is there. */
+/** A started watch of these with its state in `place`. */
 async function watching(t, server, names, place, args = []) {
     const uris = names.map(server.uri);
     const program = new Program(t, BIN, ['watch', '--state', place.at('state'), ...args, server.url, ...uris]);
@@ -25,12 +26,12 @@ async function watching(t, server, names, place, args = []) {
 }
 
 const cursors = (place) => JSON.parse(fs.readFileSync(place.at('state'), 'utf8')).subscriptions.map(({ cursor }) => cursor);
-/** For files that say nothing when they change. */
+/** For files that change without notification. */
 const written = (place, isIt, what) => eventually(() => isIt(cursors(place)), what);
 const name = (line) => JSON.parse(line).uri.split('/').at(-1);
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: what changed while nobody watched is told, also before the first change`, async (t) => {
+    test(`${era}: resumed watch reports missed changes even if killed before its first change`, async (t) => {
         const server = await serve(t, { files });
         const place = new Tree(t);
         const args = ['--json', '--era', era];
@@ -44,7 +45,7 @@ for (const era of ['modern', 'legacy']) {
         await second.kill();
         server.tree.replace('b', 'while nobody watched');
         const third = await watching(t, server, ['a', 'b'], place, args);
-        // It was told of 'a' while 'b' was still being subscribed to: then the cursor stands before it, and it comes again.
+        // It received 'a' while 'b' was still being subscribed: the cursor is before 'a', so 'a' repeats.
         const again = cursor === version ? [] : ['a'];
         await eventually(() => third.out.seen.length >= 1 + again.length, 'what was missed then');
         const newest = JSON.parse(third.out.seen.find((line) => name(line) === 'b')).cursor;
@@ -57,7 +58,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('killed at any moment it repeats rather than loses', async (t) => {
+test('watch killed at any time repeats changes and loses none', async (t) => {
     const server = await serve(t, { files, args: ['--window', '0'] });
     const place = new Tree(t);
     const seen = new Set();
@@ -81,12 +82,12 @@ test('killed at any moment it repeats rather than loses', async (t) => {
     }
 });
 
-/** Says what it is for, and waits until it may end. */
+/** Prints its URI and waits until it may exit. */
 const gated = (place) => `echo "$TIDINGS_URI" $(cat "$TIDINGS_URIS" 2>/dev/null) | sed 's,.*/,run ,'
     while ! [ -e '${place.at('open')}' ]; do sleep 0.02; done`;
 
 for (const mode of [[], ['--batch', '--debounce', '1ms']]) {
-    test(`--exec ${mode[0] ?? ''}: a change counts when its command is done`, async (t) => {
+    test(`--exec ${mode[0] ?? ''}: change counts when its command exits`, async (t) => {
         const server = await serve(t, { files });
         const place = new Tree(t);
         const start = (args = []) => watching(t, server, ['a'], place, ['--exec', gated(place), ...mode, ...args]);
@@ -113,7 +114,7 @@ for (const mode of [[], ['--batch', '--debounce', '1ms']]) {
     });
 }
 
-test('a file that is not for it is refused, with what to do', async (t) => {
+test('state file of another watch is refused with advice', async (t) => {
     const server = await serve(t, { files });
     const other = await serve(t, { tree: server.tree });
     const place = new Tree(t);
@@ -146,7 +147,7 @@ test('a file that is not for it is refused, with what to do', async (t) => {
     }
 });
 
-test('a server without cursors: that is said', async (t) => {
+test('server without cursors: watch prints a warning', async (t) => {
     const stranger = fileURLToPath(new URL('lib/plain-stranger.mjs', import.meta.url));
     const place = new Tree(t);
     const args = ['watch', '-1', '--state', place.at('state'), 'plain://it', '--', process.execPath, stranger];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// `tidings watch` beyond its lines: contents, differences, commands, where it begins and when it ends.
+// `tidings watch` beyond its lines: contents, differences, commands, start and end.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -12,7 +12,7 @@ import { DEADLINE, eventually } from './lib/wait.mjs';
 
 const files = { 'a.txt': 'one\ntwo\nthree\n', 'b.txt': 'b\n', 'blob.bin': Buffer.from([0, 255]) };
 
-/** A watch of names below the server's tree that is there. */
+/** A started watch of names below the server's tree. */
 async function watching(t, server, names, args, options = {}) {
     const uris = names.map(server.uri);
     const program = new Program(t, BIN, ['watch', ...args, server.url, ...uris], options);
@@ -28,7 +28,7 @@ const ended = async (program) => {
     return code;
 };
 
-test('--diff shows the lines that changed, and how large what is no text became', async (t) => {
+test('--diff shows the changed lines and the new size of binary files', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, ['a.txt', 'blob.bin'], ['--diff']);
     server.tree.write('a.txt', 'one\n2\x1b\nthree\n');
@@ -41,7 +41,7 @@ test('--diff shows the lines that changed, and how large what is no text became'
     await watch.out.next((line) => line === '    2 B → 3 B', 'the sizes');
 });
 
-test('--diff of a directory knows what its files held, and new files', async (t) => {
+test('--diff of a directory knows the previous contents of its files and new files', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, [''], ['--diff', '--json']);
     server.tree.write('a.txt', 'one\n');
@@ -56,7 +56,7 @@ test('--diff of a directory knows what its files held, and new files', async (t)
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: --read has the content with the change`, async (t) => {
+    test(`${era}: --read prints the content with the change`, async (t) => {
         const server = await serve(t, { files });
         const text = await watching(t, server, ['a.txt'], ['--read', '-1', '--era', era]);
         const json = await watching(t, server, ['a.txt'], ['--read', '--json', '--until-first', '--era', era]);
@@ -72,7 +72,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('--exec runs a command with the change in variables and on its input, as data', async (t) => {
+test('--exec passes the change in variables and on standard input, as data', async (t) => {
     const name = '$(touch evil) `touch evil`; touch evil #.txt';
     const server = await serve(t, { files: { [name]: '1' } });
     const cwd = new Tree(t).path;
@@ -88,10 +88,10 @@ test('--exec runs a command with the change in variables and on its input, as da
     assert.deepEqual(fs.readdirSync(cwd), []);
 });
 
-test('--exec runs one command at a time for a URI, and once more for all that came meanwhile', async (t) => {
+test('--exec runs one command at a time per URI and once more for later changes', async (t) => {
     const server = await serve(t, { files });
     const gate = new Tree(t);
-    // Says that it began, then waits until it may end.
+    // Reports its start, then waits until it may exit.
     const command = `echo "begin $TIDINGS_MERGED $(sed 's/.*"text":"\\([0-9a-z]*\\)".*/\\1/')"
         while ! [ -e "${gate.path}/open" ]; do sleep 0.02; done; echo end`;
     const args = ['--read', '--exec', command, '--options', '{"windowMs": 0}'];
@@ -118,7 +118,7 @@ test('--exec runs one command at a time for a URI, and once more for all that ca
     assert.equal(watch.out.seen.filter((line) => line.startsWith('begin')).length, 3);
 });
 
-test('--exec: a command that fails is told, and so is the status', async (t) => {
+test('--exec: failed command and its status are reported', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, ['a.txt'], ['--exec', 'exit 3', '-1'], { mayFail: true });
     server.tree.write('a.txt', 'x');
@@ -126,7 +126,7 @@ test('--exec: a command that fails is told, and so is the status', async (t) => 
     assert.match(watch.stderr, /the command for file:.*a\.txt ended with status 3/);
 });
 
-test('--exec: a signal ends what runs', async (t) => {
+test('--exec: signal ends the running command', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, ['a.txt'], ['--exec', 'echo began $$; exec sleep 1000']);
     server.tree.write('a.txt', 'x');
@@ -135,25 +135,25 @@ test('--exec: a signal ends what runs', async (t) => {
     assert.throws(() => process.kill(Number(pid), 0), { code: 'ESRCH' });
 });
 
-test('--since begins with what changed after the cursor', async (t) => {
+test('--since starts with the changes after the cursor', async (t) => {
     const server = await serve(t, { files });
     const first = await watching(t, server, ['a.txt', 'b.txt'], ['--json', '-1']);
     server.tree.write('a.txt', 'x');
     await ended(first);
     const { cursor } = JSON.parse(first.out.seen[0]);
-    const between = await watching(t, server, ['b.txt'], ['-1']); // when it is told it is in the log
+    const between = await watching(t, server, ['b.txt'], ['-1']); // logged before its delivery
     server.tree.write('b.txt', 'while the first did not watch');
     await ended(between);
     const second = await run(t, ['watch', '--json', '-n', '1', '--since', cursor, server.url, server.uri('b.txt')]);
     assert.equal(second.code, 0, second.stderr);
     const told = JSON.parse(second.stdout);
     assert.equal(told.uri, server.uri('b.txt'));
-    // from the log, which does not know how often it changed; what is live is not marked
+    // from the log, which does not count changes; live changes have no mark
     assert.deepEqual([told.caughtUp, told.params._meta['dev.tidings/caughtUp']], [true, true]);
     assert.doesNotMatch(first.out.seen[0], /caughtUp/);
 });
 
-test('options of the subscription go to the server, and what is none is refused', async (t) => {
+test('subscription options reach the server and invalid options are refused', async (t) => {
     const server = await serve(t, { files });
     const watch = await watching(t, server, ['a.txt'], ['--json', '-1', '--options', '{"include": "value"}']);
     server.tree.write('a.txt', 'with it');
@@ -168,7 +168,7 @@ test('options of the subscription go to the server, and what is none is refused'
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: slim updates are enough for a watch, of a file and of a directory`, async (t) => {
+    test(`${era}: watch of a file or a directory works with slim updates`, async (t) => {
         const server = await serve(t, { files });
         const args = ['--json', '--read', '--era', era, '--options', '{"detail": "slim"}'];
         const watch = await watching(t, server, ['', 'a.txt'], args);
@@ -186,7 +186,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('--detail says how much is told of a change, whatever the server does by itself', async (t) => {
+test('--detail overrides the detail that the server sends by default', async (t) => {
     const slim = ['change', 'version', 'merged'].map((name) => `dev.tidings/${name}`);
     for (const [server, args, is] of [['full', ['slim'], 'slim'], ['slim', ['full'], 'full'], ['slim', [], 'slim'], ['full', [], 'full']]) {
         const s = await serve(t, { files, args: ['--detail', server] });
@@ -203,10 +203,10 @@ test('--detail says how much is told of a change, whatever the server does by it
     assert.match(wrong.stderr, /--detail takes full or slim/);
 });
 
-/** Stands for the time that is over: the timer of `--timeout` is that signal. */
+/** Replaces the timeout: `--timeout` sends the same signal. */
 const TIME = 'SIGALRM';
 
-test('--timeout ends it: with 0, or with 75 when more changes were wanted', async (t) => {
+test('--timeout ends watch with 0, or with 75 if more changes were wanted', async (t) => {
     const server = await serve(t, { files });
     const quiet = await watching(t, server, ['a.txt'], ['--timeout', '1h']);
     quiet.child.kill(TIME);
@@ -218,7 +218,7 @@ test('--timeout ends it: with 0, or with 75 when more changes were wanted', asyn
 });
 
 for (const args of [['watch', '--timeout', '50ms', 'a:b'], ['sync', '--timeout', '50ms', 'a:b/', '@']]) {
-    test(`--timeout ends a ${args[0]} whose server says nothing`, async (t) => {
+    test(`--timeout ends a ${args[0]} of a silent server`, async (t) => {
         const dir = new Tree(t).at('mirror');
         const silent = ['--', '/bin/sh', '-c', 'cat >/dev/null'];
         const end = await run(t, [...args.map((arg) => (arg === '@' ? dir : arg)), ...silent]);
@@ -227,9 +227,9 @@ for (const args of [['watch', '--timeout', '50ms', 'a:b'], ['sync', '--timeout',
     });
 }
 
-test('--timeout ends a read that hangs, too', async (t) => {
+test('--timeout ends a read that hangs', async (t) => {
     const tree = new Tree(t, { asked: '' });
-    // Answers of a server of ours, but for those to reads.
+    // Answers of a tidings server, except reads.
     const mute = `tee '${tree.at('asked')}' | grep --line-buffered -v resources/read | '${BIN}' serve --stdio '${tree.path}'`;
     const args = ['watch', '--diff', '--timeout', '1h', tree.uri('asked'), '--', '/bin/sh', '-c', mute];
     const watch = new Program(t, BIN, args);
@@ -238,7 +238,7 @@ test('--timeout ends a read that hangs, too', async (t) => {
     assert.equal(await ended(watch), 0, watch.stderr);
 });
 
-test('a server that is not there at first is a failure, unless it is waited for', async (t) => {
+test('unreachable server is a failure unless watch waits for it', async (t) => {
     const server = await serve(t, { files });
     await server.stop();
     const gone = await run(t, ['watch', server.url, server.uri('a.txt')], { ms: 6 * DEADLINE });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The commands that write: publish and entity, through the tools of a server of ours.
+// The write commands publish and entity, through the tools of a tidings server.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -9,13 +9,13 @@ import { bad as failing, good, lines } from './lib/cli.mjs';
 import { BIN, Program, serve } from './lib/server.mjs';
 import { Tree } from './lib/tree.mjs';
 
-/** … having printed nothing. */
+/** … with empty output. */
 async function bad(...args) {
     const end = await failing(...args);
     assert.equal(end.stdout, '');
 }
 
-/** A watch of `uri` that is there: the lines it prints. */
+/** A started watch of `uri`: its output lines. */
 async function watching(t, server, uri, ...args) {
     const program = new Program(t, BIN, ['watch', '-t', server.url, '--json', ...args, uri]);
     const printed = program.output();
@@ -50,7 +50,7 @@ test('publish creates, replaces and removes a resource, text or bytes', async (t
     await bad(t, 66, /app:\/\/\/x/, ['read', server.url, 'app:///x']);
 });
 
-test('publish says why it cannot', async (t) => {
+test('publish explains a refusal', async (t) => {
     const server = await publishing(t);
     await bad(t, 1, /not below 'app:\/\/\/'/, ['publish', server.url, 'other:///x', '-'], { input: '' });
     await bad(t, 66, /nowhere/, ['publish', server.url, 'app:///x', '--file', '/nowhere']);
@@ -61,7 +61,7 @@ test('publish says why it cannot', async (t) => {
 });
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: notify tells watchers what changed, and of what kind, with metadata`, async (t) => {
+    test(`${era}: notify sends the change, its type and metadata to watchers`, async (t) => {
         const server = await publishing(t);
         const watch = await watching(t, server, 'app:///events?type=error', '--era', era, '--count', '3');
         const notify = (...args) => good(t, ['notify', '--era', era, '-t', server.url, ...args]);
@@ -82,7 +82,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('notify prints what was told and says what was refused', async (t) => {
+test('notify prints delivered changes and reports refused ones', async (t) => {
     const server = await publishing(t);
     const some = await failing(t, 1, /nothing is served under 'no:'/, ['notify', server.url, 'app:///a', 'no:b']);
     assert.equal(some.stdout, 'told app:///a\n');
@@ -103,7 +103,7 @@ test('notify prints what was told and says what was refused', async (t) => {
     await bad(t, 69, /no tool 'notify'/, ['notify', closed.url, 'app:///x']);
 });
 
-test('publish says what it is given of the change', async (t) => {
+test('publish sends the given details of the change', async (t) => {
     const server = await publishing(t);
     const watch = await watching(t, server, 'app:///?type=error', '--until-first');
     await good(t, ['publish', server.url, 'app:///x', '-', '--metadata', '{"type":"error"}'], { input: 'x' });
@@ -115,7 +115,7 @@ test('publish says what it is given of the change', async (t) => {
 const schema = '{"type":"object","properties":{"age":{"type":"number"}},"additionalProperties":false}';
 
 for (const era of ['modern', 'legacy']) {
-    test(`${era}: an entity is written, patched, read back, deleted and brought back`, async (t) => {
+    test(`${era}: entity is written, patched, read back, deleted and restored`, async (t) => {
         const server = await serve(t, { args: ['--entities', ':memory:'] });
         const entity = (command, ...args) =>
             good(t, ['entity', command, '--era', era, '-t', server.url, ...args]);
@@ -149,7 +149,7 @@ for (const era of ['modern', 'legacy']) {
     });
 }
 
-test('what an entity cannot be is explained, each with its status', async (t) => {
+test('invalid entity is explained, each error with its status', async (t) => {
     const server = await serve(t, { args: ['--entities', ':memory:'] });
     const file = new Tree(t, { schema }).at('schema');
     await good(t, ['entity', 'add-type', server.url, 'User@1.0', `@${file}`]);

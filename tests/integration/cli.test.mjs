@@ -39,7 +39,7 @@ for (const args of [['help'], ['--help'], ['serve', '--help'], ['help', 'serve']
     });
 }
 
-// arguments, what the message must name
+// arguments, text in the message
 const MISTAKES = [
     [['nonsense'], /nonsense/],
     [['--nonsense'], /nonsense/],
@@ -64,7 +64,7 @@ const MISTAKES = [
 ];
 
 for (const [args, names] of MISTAKES) {
-    test(`a mistake is explained: ${args.join(' ')}`, async (t) => {
+    test(`mistake is explained: ${args.join(' ')}`, async (t) => {
         const end = await run(t, args);
         assert.notEqual(end.code, 0, `it succeeded: ${end.stdout}`);
         assert.equal(end.signal, null, 'it crashed');
@@ -81,7 +81,7 @@ test('serving a file instead of a directory is explained', async (t) => {
     assert.match(end.stderr, /director/i);
 });
 
-test('token makes a token and the line of its hash, each for its place', async (t) => {
+test('token prints a token and its hash line, each with its destination', async (t) => {
     const end = await run(t, ['token', 'alice', '--scope', 'res:read', '--scope=res:write']);
     assert.equal(end.code, 0, end.stderr);
     assert.match(end.stderr, /^tdg_[A-Za-z0-9_-]{43}\n$/);
@@ -89,7 +89,7 @@ test('token makes a token and the line of its hash, each for its place', async (
     assert.equal(end.stdout, `alice ${hash} res:read res:write\n`);
 });
 
-test('no arguments at all give help and a failure', async (t) => {
+test('command without arguments prints help and fails', async (t) => {
     const end = await run(t, []);
     assert.notEqual(end.code, 0);
     assert.match(end.stderr, /serve/);
@@ -112,7 +112,7 @@ test('watch prints a line when the file changes', async (t) => {
     );
 });
 
-test('watch follows a directory, and finds a server that came back', async (t) => {
+test('watch follows a directory and finds a restarted server', async (t) => {
     const server = await serve(t, { files });
     const watch = new Program(t, BIN, ['watch', server.url, server.uri('dir/')], { mayFail: true });
     const lines = watch.output();
@@ -140,7 +140,7 @@ test('watch --count ends after that many changes', async (t) => {
     assert.equal(lines.seen.length, 1, lines.seen.join('\n'));
 });
 
-test('watch of a server that is not there says so, with its address', async (t) => {
+test('watch of an unreachable server prints its address', async (t) => {
     const watch = new Program(t, BIN, ['watch', 'http://127.0.0.1:1/mcp', 'file:///x'], {
         mayFail: true,
     });
@@ -150,14 +150,14 @@ test('watch of a server that is not there says so, with its address', async (t) 
     );
 });
 
-test('watch of a URI that nothing serves says so', async (t) => {
+test('watch of an unserved URI prints the reason', async (t) => {
     const server = await serve(t, { files });
     const end = await run(t, ['watch', server.url, 'file:///nowhere/missing.txt']);
     assert.notEqual(end.code, 0);
     assert.match(end.stderr, /missing\.txt: .*not found/i);
 });
 
-test('an environment variable sets what a flag would', async (t) => {
+test('environment variable sets the value of a flag', async (t) => {
     const server = await serve(t, { files, env: { TIDINGS_PAGE_SIZE: '1' } });
     const { resources, nextCursor } = await call(server, 'resources/list');
     assert.equal(resources.length, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The client never misses a change: networks that break, servers that end in order or are killed, and a server
-// that can tell nothing of what happened meanwhile. Seen through `tidings watch`.
+// The client misses no change during network outages, clean server exits, crashes, and on servers without a change
+// history. The test observes `tidings watch`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -16,7 +16,7 @@ import { within } from './lib/wait.mjs';
 
 const ERAS = ['modern', 'legacy'];
 
-/** `tidings watch --json`: lines as objects, and what it says on standard error. */
+/** `tidings watch --json`: output lines as objects, and its standard error. */
 function watch(t, era, url, ...uris) {
     const program = new Program(t, BIN, ['watch', '--json', '--era', era, '--wait', url, ...uris], { mayFail: true });
     const out = program.output();
@@ -29,7 +29,7 @@ function watch(t, era, url, ...uris) {
 }
 
 for (const era of ERAS) {
-    test(`${era}: what changes while the network is broken is told once it is back, and once`, async (t) => {
+    test(`${era}: changes during a network outage are delivered exactly once afterwards`, async (t) => {
         const server = await serve(t, { files: { 'a.txt': '0', 'b.txt': '0' }, args: ['--window', '0'] });
         const net = await relay(t, server);
         const root = server.uri('');
@@ -37,7 +37,7 @@ for (const era of ERAS) {
         await watching.said(/^watching /);
         for (let i = 1; i <= 5; i += 1) {
             net.cut();
-            server.tree.replace('a.txt', `${i}`); // told as one with whatever else happened to it meanwhile
+            server.tree.replace('a.txt', `${i}`); // merged with other changes of the same time
             server.tree.write(`new-${i}`, 'x');
             await watching.change(server.uri(`new-${i}`));
         }
@@ -51,7 +51,7 @@ for (const era of ERAS) {
     });
 
     for (const [how, signal] of [['ends in order', 'SIGTERM'], ['is killed', 'SIGKILL']]) {
-        test(`${era}: a server that ${how} and comes back loses nothing that it keeps`, async (t) => {
+        test(`${era}: server that ${how} and restarts loses no retained change`, async (t) => {
             const port = await freePort();
             const store = new Tree(t);
             const start = () => serve(t, {
@@ -68,7 +68,7 @@ for (const era of ERAS) {
             await watching.said(/^watching /);
             await put(server, 'first');
             await watching.change('app:///first');
-            // The last change may not have reached the client when the server goes.
+            // The last change may not reach the client before the server exits.
             await put(server, 'second');
             if (signal === 'SIGKILL') {
                 await server.kill();
@@ -85,7 +85,7 @@ for (const era of ERAS) {
     }
 }
 
-test('what a server cannot tell is found by comparing, and marked', async (t) => {
+test('comparison finds unreported changes and marks them', async (t) => {
     const file = fileURLToPath(new URL('./lib/stranger-quiet.mjs', import.meta.url));
     const program = new Program(t, process.execPath, [file], { mayFail: true });
     const line = await program.lines.next((text) => text.startsWith('at '), 'that it serves');
@@ -97,7 +97,7 @@ test('what a server cannot tell is found by comparing, and marked', async (t) =>
     await change('two');
     const told = await watching.change('note://it');
     assert.notEqual(told.synthetic, true);
-    // Nobody listens while this one happens: the network is cut until the server has answered.
+    // No client listens during this change: the network is cut until the server answers.
     net.cut();
     await change('three');
     defer(t, () => net.cut());

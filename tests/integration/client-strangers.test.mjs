@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The client library against servers that nobody here wrote.
+// The client library against third-party servers.
 
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -19,7 +19,7 @@ const everything = path.join(modules, '@modelcontextprotocol/server-everything/d
 const node = process.execPath;
 const URI = 'count://it';
 
-/** A program of node's that serves, once it says so. */
+/** A Node program that serves, after it reports that it is ready. */
 async function serving(t, args, env, ready) {
     const program = new Program(t, node, args, { env, mayFail: true });
     const says = (inbox) => inbox.next((line) => ready.test(line), 'that it serves', PATIENCE);
@@ -65,7 +65,7 @@ test('server-everything over HTTP+SSE', async (t) => {
     await tour(t, `http://127.0.0.1:${port}/sse`, 'http+sse');
 });
 
-test('server-everything tells of a resource once its tool is called', async (t) => {
+test('server-everything notifies of a resource once its tool is called', async (t) => {
     const uri = 'demo://resource/dynamic/text/1';
     const target = [node, everything, 'stdio'];
     const { lines } = await explore(t, target, 'watch', uri, '1', 'toggle-subscriber-updates');
@@ -92,12 +92,12 @@ test('SDK version 1 over HTTP', async (t) => {
     await counted(t, url, 'http 2025-11-25 "stranger-v1" 1 subscribe');
 });
 
-test('SDK version 1 over HTTP, answering in JSON alone', async (t) => {
+test('SDK version 1 over HTTP with JSON responses only', async (t) => {
     const { url } = await stranger(t, 'stranger-v1', { JSON: '1' });
     await counted(t, url, 'http 2025-11-25 "stranger-v1" 1 subscribe');
 });
 
-test('a session that the server has forgotten is begun again', async (t) => {
+test('forgotten session is reopened', async (t) => {
     const { program, url } = await stranger(t, 'stranger-v1');
     const watching = explorer(t, url, ['watch', URI, '1000000']);
     const accepted = () => watching.lines.next((line) => line.startsWith('watching'), 'the acknowledgement', PATIENCE);
@@ -118,7 +118,7 @@ test('SDK version 2 over HTTP', async (t) => {
     await counted(t, url, 'http 2026-07-28 "stranger-v2" 2 subscribe');
 });
 
-/* ---- a proxy in front of ours ---------------------------------------------------------------- */
+/* ---- a proxy in front of tidings ------------------------------------------------------------- */
 
 test('mcp-proxy in front of our own server', async (t) => {
     const tree = new Tree(t, { 'a.txt': 'one\n' });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The client library reaches our own server in every way there is, in both eras.
+// The client library reaches a tidings server over every transport in both eras.
 
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -14,7 +14,7 @@ import { Tree } from './lib/tree.mjs';
 
 const files = { 'a.txt': 'one\n', 'sub/b.txt': 'two\n' };
 
-/** Where a server started with these arguments can be reached. */
+/** The addresses of a server with these arguments. */
 const address = (server, scheme) => server.stderr.match(new RegExp(`(${scheme}[^\\s,]+)`))[1];
 
 async function plain(t, args, scheme) {
@@ -69,7 +69,7 @@ const transports = { unix: 'lines', tls: 'lines', 'http+unix': 'http', https: 'h
 
 for (const [name, open] of Object.entries(ways)) {
     for (const version of ['2026-07-28', '2025-11-25']) {
-        test(`${name}, ${version}: asked, walked through, read and watched`, async (t) => {
+        test(`${name}, ${version}: client asks, walks, reads and watches`, async (t) => {
             const { server, target, env } = await open(t);
             const options = { env: { ...env, VERSION: version } };
             const info = await explore(t, target, 'info', options);
@@ -84,7 +84,7 @@ for (const [name, open] of Object.entries(ways)) {
     }
 }
 
-test('without a version the newest is spoken, found out by asking', async (t) => {
+test('client without a version finds and speaks the newest', async (t) => {
     const server = await serve(t, { files });
     const { lines } = await explore(t, server.url, 'info');
     assert.match(lines[0], /^http 2026-07-28 /);
@@ -92,7 +92,7 @@ test('without a version the newest is spoken, found out by asking', async (t) =>
     assert.match((await explore(t, old.url, 'info')).lines[0], /^http 2025-06-18 /);
 });
 
-test('a version the server does not speak is an error', async (t) => {
+test('unsupported version is an error', async (t) => {
     const old = await serve(t, { files, args: ['--protocol-max', '2025-06-18'] });
     const modern = await explore(t, old.url, 'info', { env: { VERSION: '2026-07-28' }, status: 69 });
     assert.match(modern.stderr, /does not speak 2026-07-28/);
@@ -101,7 +101,7 @@ test('a version the server does not speak is an error', async (t) => {
 });
 
 for (const [name, scheme] of [['lines', 'tcp://'], ['websocket', 'ws://'], ['http', 'http://']]) {
-    test(`${name}: a server that died is watched again when it is back`, async (t) => {
+    test(`${name}: client watches a crashed server again after its restart`, async (t) => {
         const tree = new Tree(t, files);
         const port = await freePort();
         const args = name === 'lines' ? ['--tcp', `127.0.0.1:${port}`] : [];
@@ -123,7 +123,7 @@ for (const [name, scheme] of [['lines', 'tcp://'], ['websocket', 'ws://'], ['htt
     });
 }
 
-test('what is not there is not found, over every link', async (t) => {
+test('missing resource is not found over every transport', async (t) => {
     const server = await serve(t, { files, args: ['--tcp', '127.0.0.1:0'] });
     for (const target of [server.url, server.url.replace('http', 'ws'), address(server, 'tcp://')]) {
         for (const version of ['2026-07-28', '2025-06-18']) {
@@ -134,7 +134,7 @@ test('what is not there is not found, over every link', async (t) => {
     }
 });
 
-test('a certificate of nobody we know is refused', async (t) => {
+test('untrusted certificate is refused', async (t) => {
     const { server } = await secure(t, []);
     for (const target of [server.url, server.url.replace('https', 'wss')]) {
         const { stderr } = await explore(t, target, 'info', { status: 77 });
@@ -142,7 +142,7 @@ test('a certificate of nobody we know is refused', async (t) => {
     }
 });
 
-test('a launched program that is none, or ends at once, is told of', async (t) => {
+test('invalid or short-lived program is reported', async (t) => {
     const none = await explore(t, ['/no/such/program'], 'info', { status: 66 });
     assert.match(none.stderr, /TIDINGS_E_NOTFOUND/);
     const over = await explore(t, ['sh', '-c', 'exit 3'], 'info', { status: 69 });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a client was told at one node it reads at another, with the cursor of the message: also when a window holds that
-// cursor below the change, and for principals whose cursors are sealed.
+// A client that receives a change at one node reads it at another node with the cursor of the message, even if a window
+// holds that cursor below the change or the client's cursors are sealed.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -23,7 +23,7 @@ const rules = [
     { principal: 'bob', allow: [...see, 'write'] },
 ].flatMap((rule) => ['--access', JSON.stringify(rule)]);
 
-test('a read at another node with the cursor of a message', { skip }, async (t) => {
+test('read at another node succeeds with the cursor of a message', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const tokens = new TokenFile(t);
     const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
@@ -46,7 +46,8 @@ test('a read at another node with the cursor of a message', { skip }, async (t) 
     };
     let pairs = 0;
 
-    /** What a message says that was written after another change, which a window of the same listen holds back. */
+    /** The metadata of a message for a change that was written after a change that a window of the same listen delays.
+     * */
     const told = async (era, token, cut) => {
         const [x, y] = ['x', 'y'].map((name) => `published:///${name}${pairs}`);
         pairs += 1;
@@ -58,7 +59,7 @@ test('a read at another node with the cursor of a message', { skip }, async (t) 
         await publish(x, 'two'); // within the window: held back
         const isThere = () => readers['resources/read'](bob, x).then((text) => text === 'two', () => false);
         await eventually(isThere, 'the other node to come as far as the cursor');
-        cut?.(); // it hears nothing of what is written now
+        cut?.(); // it receives none of the later writes
         await publish(y, 'one');
         const { _meta } = await watcher.updated(y);
         watcher.close();
@@ -93,7 +94,7 @@ test('a read at another node with the cursor of a message', { skip }, async (t) 
         assert.deepEqual([code, stdout], [0, 'one']);
     });
 
-    await t.test('read_is_refused_while_the_node_cannot_ask', async () => {
+    await t.test('read_is_refused_without_the_database', async () => {
         const { uri, cursor } = await told('modern', bob);
         assert.equal(await readers['resources/read'](bob, uri, cursor), 'one');
         b.cut();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What the chaos test (tests/cluster) takes for a missed change of a file, and what it does not: against a table, and with a client of its own
-// at nodes that have a shared mount and are stopped while files come and go. A node looks at a file after a burst of events, so one that was made and
-// removed in a burst was never there for it.
+// Checks which file changes the chaos test (tests/cluster) counts as missed: against a table, and with its own client
+// on nodes with a shared mount that stop during file changes. A node reads a file after a burst of events, so it never
+// sees a file that was created and removed in one burst.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,7 +20,7 @@ const GONE = { n: undefined, at: 90 };
 const F0 = `${SHARED}f0`;
 const G1 = `${SHARED}g1`;
 
-test('who was told how a file is, or to look again', () => {
+test('subscriber that received the final state or a truncated update passes', () => {
     const rows = [
         ['told as it is', { n: 3, at: 90, gone: [] }, 'x', { told: { etag: 'W/"x"', at: 95 }, looked: 5 }, true],
         ['told what was before', { n: 3, at: 90, gone: [] }, 'y', { told: { etag: 'x', at: 80 }, looked: 5 }, false],
@@ -38,7 +38,7 @@ test('who was told how a file is, or to look again', () => {
     rows.forEach(([what, file, etag, client, expected]) => assert.equal(isToldOf(file, etag, client), expected, what));
 });
 
-test('a node that is stopped tells what went meanwhile; not what came and went', { skip }, async (t) => {
+test('stopped node reports missed changes but no transient ones', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const world = {
         t, ledger: new Ledger(), entities: [], published: [], stay: 0, isAtRest: true, begun: Date.now(), seconds: () => '',
@@ -69,7 +69,7 @@ test('a node that is stopped tells what went meanwhile; not what came and went',
     await knows('it was told what was made', () => reader.files.get(G1)?.etag);
     assert.equal(await mistake(), undefined);
 
-    // It goes to another node, and is told there to look again, when the file is gone.
+    // The client moves to another node and receives a truncated update there after the file is removed.
     world.where = a;
     reader.leave();
     mounts.remove(G1);
@@ -84,7 +84,7 @@ test('a node that is stopped tells what went meanwhile; not what came and went',
     assert.ok(reader.files.get(G1).etag, 'nobody saw that it came and went');
     assert.equal(await mistake(), undefined);
 
-    // One that the node has seen is another matter.
+    // A file that the node has seen counts.
     mounts.write(G1);
     await knows('it was told what was made', () => reader.numbers.get(G1) === mounts.files.get(G1).n);
     const last = reader.files.get(G1);
@@ -93,7 +93,7 @@ test('a node that is stopped tells what went meanwhile; not what came and went',
     a.go();
     await knows('it was told that it is gone', () => reader.files.get(G1).etag === undefined);
     assert.equal(await mistake(), undefined);
-    reader.files.set(G1, last); // as if it had not been
+    reader.files.set(G1, last); // as if it had not happened
     assert.match(await mistake(), /was not told that file:\/\/shared\/g1 is undefined/);
     assert.deepEqual(world.ledger.violations, []);
 });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A node whose machine has a wrong clock, among others on a real PostgreSQL: its log says so, and what nodes have in common goes by the
-// database's clock: when versions of entities begin and are forgotten, who lives, whose session it is.
+// A node with a wrong clock beside others on a real PostgreSQL: the node logs it, and shared state follows the database
+// clock: the start and expiry of entity versions, live nodes, and session owners.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -26,7 +26,7 @@ const read = async (server, uri) => JSON.parse((await call(server, 'resources/re
 const isNear = (ms) => assert.ok(Math.abs(ms - Date.now()) < NEAR, `${new Date(ms).toISOString()} is not now`);
 
 for (const off of [OFF, -OFF]) {
-    test(`a clock that is ${Math.abs(off)} seconds ${off > 0 ? 'ahead' : 'behind'} is said, and nothing goes by it`, { skip: skip || noFaults }, async (t) => {
+    test(`clock that is ${Math.abs(off)} seconds ${off > 0 ? 'ahead' : 'behind'} is logged and has no effect`, { skip: skip || noFaults }, async (t) => {
         const database = await Postgres.start(t);
         const faults = new Faults(t);
         faults.clock(off);
@@ -38,7 +38,7 @@ for (const off of [OFF, -OFF]) {
         const [, ahead] = await eventually(() => wrong.stderr.match(said), 'the log to say so');
         assert.ok(Math.abs(Number(ahead) - 1000 * off) < NEAR, ahead);
 
-        // Versions that are older than half the difference are forgotten: none of these is.
+        // Versions older than half the difference are forgotten; all of these are newer.
         const options = { maxAgeMs: 1000 * OFF / 2 };
         await tool(right, 'add-entity-type', { name: 'Note', version: '1', jsonSchema: { type: 'object' }, options });
         const begins = [];

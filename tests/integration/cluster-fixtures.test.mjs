@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What tests of several nodes stand on: servers of PostgreSQL that are killed and taken over from keep what they said they
-// keep, one that replicates asynchronously loses, and a relay refuses, stalls and carries on.
+// The fixtures of cluster tests: PostgreSQL servers keep commits over kills and failovers, an asynchronous standby
+// loses commits, and a relay refuses, stalls and forwards.
 
 import assert from 'node:assert/strict';
 import net from 'node:net';
@@ -13,7 +13,7 @@ import { relay } from './lib/proxy.mjs';
 
 const values = async (server) => (await server.sql('SELECT n FROM x ORDER BY n')).flat().map(Number);
 
-test('a database keeps over a kill and a failover what was committed, one that is followed late does not', { skip }, async (t) => {
+test('database fixture keeps commits over a kill and a failover, and a lagging standby loses them', { skip }, async (t) => {
     const first = await Postgres.start(t);
     await first.sql('CREATE TABLE x (n int)');
     const second = await first.standby();
@@ -26,7 +26,7 @@ test('a database keeps over a kill and a failover what was committed, one that i
     await second.sql('INSERT INTO x VALUES (3)');
     assert.deepEqual(await values(second), [1, 2, 3]);
 
-    // The same with a standby that nobody waits for, and that hears nothing for a while.
+    // The same with an asynchronous standby that receives nothing for a while.
     const between = await relay(t, second);
     const third = await second.standby({ name: 'late', isSynchronous: false, through: between.port });
     between.refuse();
@@ -36,7 +36,7 @@ test('a database keeps over a kill and a failover what was committed, one that i
     assert.deepEqual(await values(third), [1, 2, 3]);
 });
 
-test('a relay carries, keeps back, and refuses', async (t) => {
+test('relay forwards, delays and refuses', async (t) => {
     const echo = net.createServer((socket) => socket.pipe(socket));
     await new Promise((resolve) => echo.listen(0, '127.0.0.1', resolve));
     t.after(() => echo.close());
@@ -51,7 +51,7 @@ test('a relay carries, keeps back, and refuses', async (t) => {
     socket.on('data', hear);
     socket.write('two');
     const direct = net.connect(echo.address().port, '127.0.0.1').setEncoding('utf8');
-    for (let i = 0; i < 20; i += 1) { // longer than an answer takes
+    for (let i = 0; i < 20; i += 1) { // longer than an answer needs
         direct.write('x');
         await once(direct, 'data');
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What nodes of a cluster say of each other in their logs and in tidings://self/nodes: who is behind and who has caught up, which
-// mounts are declared otherwise elsewhere, and how many announcements were lost when a server ended without its store.
+// Node states in the logs and in tidings://self/nodes: lagging nodes and nodes that caught up, mounts declared
+// differently on nodes, and the number of announcements lost when a server ends without its store.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -25,7 +25,7 @@ const LONG = 3 * DEADLINE;
 const nodesOf = async (server) => JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/nodes' })).contents[0].text);
 const says = ({ program }, match) => program.lines.next((line) => match.test(line), `${match}`, LONG);
 
-test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
+test('nodes log the states of other nodes', { skip, concurrency: true }, async (t) => {
     const database = await Postgres.start(t);
     let schemas = 0;
     const schema = async () => {
@@ -38,7 +38,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         const node = await Node.make(t, name, options);
         return node.start();
     };
-    /** What a program announces is accepted at once. */
+    /** The server accepts announcements of a program at once. */
     const announce = async ({ program }, n) => {
         const path = `/changed?uri=${USERS}`;
         const { status } = await exchange(program, { path, body: JSON.stringify({ n }) }, DEADLINE);
@@ -46,10 +46,10 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
     };
 
     const all = [];
-    all.push(t.test('who is behind, and has caught up', async (t) => {
+    all.push(t.test('node that falls behind and catches up is logged', async (t) => {
         const where = await schema();
         const a = await start(t, 'a', where);
-        // A node that lives and says of itself that it does not keep up.
+        // A live node that reports itself as lagging.
         const put = (behind) => database.sql(`INSERT INTO ${where}.tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
             VALUES('slow', 7, '1', '{}', 7, 0, 0, (extract(epoch FROM now()) * 1000)::int8 + 600000, 2, ${behind})
             ON CONFLICT (name) DO UPDATE SET behind = excluded.behind`);
@@ -67,7 +67,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         assert.equal(a.program.stderr.match(/node is behind/g).length, 1, 'said once');
     }));
 
-    all.push(t.test('a mount that is owned at one node, shared at another and plain at a third: each that differs says so, by name', async (t) => {
+    all.push(t.test('mounts that differ between nodes (owned, shared, plain) are logged by name', async (t) => {
         const where = await schema();
         const tree = new Tree(t, { 'a.txt': 'zero' });
         const tokens = new TokenFile(t);
@@ -84,11 +84,11 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
             says(a, differs('owned', 'shared', 'b')), says(b, differs('shared', 'owned', 'a')),
             says(c, differs('local', 'owned', 'a')), says(c, differs('local', 'shared', 'b')),
         ]);
-        // Whoever asks, those that may not see the mount do not hear of it.
+        // For every request, clients without access to the mount do not see it.
         const rowsOf = async (token) => (await nodesOf(as(c.program, token))).map(({ name, owned, shared }) => [name, owned ?? [], shared ?? []]);
         assert.deepEqual(await rowsOf(bob), [['a', [MOUNT], []], ['b', [], [MOUNT]], ['c', [], []]]);
         assert.deepEqual(await rowsOf(ada), [['a', [], []], ['b', [], []], ['c', [], []]]);
-        // A change is told at each: by the owner, by who watches too, by who has it for itself.
+        // Each node reports a change: owned, shared and plain mounts.
         const watchers = await Promise.all([a, b, c].map(({ program }) => Watcher.open('modern', as(program, bob), [A])));
         tree.replace('a.txt', 'one');
         const told = await Promise.all(watchers.map((watcher) => watcher.updated(A)));
@@ -96,7 +96,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         await says(c, /changed in a mount that this node does not share uri=file:\/\/data\/a\.txt/);
     }));
 
-    all.push(t.test('a node whose name somebody hostile chose: on a terminal and in the log it is text', { skip: noTerminal }, async (t) => {
+    all.push(t.test('hostile node name is text on a terminal and in the log', { skip: noTerminal }, async (t) => {
         const where = await schema();
         const a = await start(t, 'a', where);
         const names = ['\x1b]0;pwned\x07\x1b[2J\x1b[31m', 'turned\u202eedon', 'a\nb info nodes: node has ended name=a', '\x9b2J', 'x'.repeat(128)];
@@ -117,7 +117,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         assert.doesNotMatch(a.program.stderr, /[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]|^b info nodes/m);
     }));
 
-    all.push(t.test('announcements that were accepted and could not be written when the server ended are counted', async (t) => {
+    all.push(t.test('accepted announcements that were not written at exit are counted', async (t) => {
         const a = await start(t, 'a', await schema(), [], 'documents');
         a.cut({ quietly: true }); // it does not know yet
         for (const n of [1, 2]) {
@@ -127,7 +127,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         assert.match(a.program.stderr, /warn nodes: announcements lost count=2 reason="the server ended before the store could be reached again"/);
     }));
 
-    all.push(t.test('after a crash of the database: what waits is counted when the server ends, and none once it was told', async (t) => {
+    all.push(t.test('after a database crash: pending announcements are counted at exit, none after delivery', async (t) => {
         const own = await Postgres.start(t);
         const at = async (name) => {
             const args = ['--self', '--node', name, '--window', '0'];
@@ -152,7 +152,7 @@ test('what nodes say of each other', { skip, concurrency: true }, async (t) => {
         assert.doesNotMatch(b.program.stderr, /announcements lost/);
     }));
 
-    all.push(t.test('a server that ends in order with its store has lost none', async (t) => {
+    all.push(t.test('server that stops cleanly with its store loses none', async (t) => {
         const a = await start(t, 'a', await schema(), [], 'documents');
         await announce(a, 1);
         await a.drain();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A database that loses what it had acknowledged, because the standby that takes over had not received it: everybody at every node
-// is told to look again, nobody goes on with a cursor from what is lost, and what nodes say is what is there.
+// A database that loses acknowledged commits because the new primary had not received them: all clients at all nodes
+// get a truncated update, no client resumes with a lost cursor, and nodes serve the current state.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,7 +29,7 @@ const follow = (node, since) => listen(node, { resourceSubscriptions: [URI] },
 const isTruncated = (message) => isUpdate(message) && extras(message).truncated === true;
 const isTold = (message) => isUpdate(message) && !extras(message).truncated;
 
-test('a standby that lost acknowledged writes: everybody looks again, and nothing is told as if it were still there', { skip }, async (t) => {
+test('standby that lost acknowledged writes causes truncated updates to all and no stale ones', { skip }, async (t) => {
     const first = await Postgres.start(t);
     const between = await relay(t, first);
     const second = await first.standby({ name: 'late', isSynchronous: false, through: between.port });
@@ -43,7 +43,7 @@ test('a standby that lost acknowledged writes: everybody looks again, and nothin
 
     between.refuse();
     await put(nodes[0], 2);
-    const lost = await put(nodes[0], 3); // acknowledged and told, and lost
+    const lost = await put(nodes[0], 3); // acknowledged, delivered and lost
     const cursors = [];
     for (const { events } of streams) {
         const told = await events.message((m) => isTold(m) && extras(m).etag === lost.validFrom, 'what will be lost');
@@ -56,7 +56,7 @@ test('a standby that lost acknowledged writes: everybody looks again, and nothin
         await events.message(isTruncated, `node ${nodes[at].name} says that something is lost`, 2 * DEADLINE);
         assert.equal(await value(nodes[at]), 1, 'what is there is what the standby had');
     }
-    // Whoever comes back with a cursor from what is lost looks again, at each node.
+    // Clients that resume with a lost cursor get a truncated update at each node.
     for (const cursor of cursors) {
         for (const node of nodes) {
             const { events } = await follow(node, cursor);
@@ -64,7 +64,7 @@ test('a standby that lost acknowledged writes: everybody looks again, and nothin
             events.close();
         }
     }
-    // What was lost is no version to start from; what was kept is, once.
+    // A lost version is rejected as a baseline; a retained version is accepted once.
     assert.equal(await put(nodes[1], 4, { baseline: lost.validFrom }), undefined);
     const won = await Promise.all(nodes.map((node, at) => put(node, 10 + at, { baseline: kept.validFrom })));
     assert.equal(won.filter(Boolean).length, 1);

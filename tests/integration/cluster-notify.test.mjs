@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the answer to notify means on a shared database: committed, so every node notifies its subscribers, in the order
-// of the answers, whatever becomes of the node that answered.
+// An answer to notify on a shared database means that the change is committed: every node notifies its subscribers in
+// the order of the answers, even if the answering node fails.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -13,7 +13,7 @@ import { Postgres, skip } from './lib/postgres.mjs';
 import { call } from './lib/rpc.mjs';
 import { Watcher } from './lib/watcher.mjs';
 
-const ALL = 'api:///'; // each change has a URI of its own there, so that no two become one
+const ALL = 'api:///'; // each change has its own URI there, so that changes do not merge
 const PAIRS = 40;
 const KILLS = process.env.TIDINGS_LONG ? 30 : 3;
 
@@ -28,7 +28,7 @@ const notify = async (node, n) => {
 const heard = (watcher, n) =>
     watcher.any((m) => m.params?._meta?.['dev.tidings/metadata']?.n === n, `the change ${n}`);
 
-test('notify on a shared database', { skip }, async (t) => {
+test('notify works on a shared database', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const args = ['--publish', 'api:///', '--allow-write', '--window', '0', '--self'];
     const [a, b] = await Promise.all(['a', 'b'].map((name) => Node.make(t, name, { databases: [database], args })));
@@ -42,7 +42,7 @@ test('notify on a shared database', { skip }, async (t) => {
         let answered = false;
         const answer = notify(a, 'stalled').finally(() => { answered = true; });
         try {
-            for (let i = 0; i < 20; i++) { // the node answers everything else meanwhile
+            for (let i = 0; i < 20; i++) { // the node still answers other requests
                 await call(a.program, 'resources/read', { uri: 'tidings://self/stats' });
             }
             assert.equal(answered, false);
@@ -53,7 +53,7 @@ test('notify on a shared database', { skip }, async (t) => {
         await heard(watcher, 'stalled');
     });
 
-    await t.test('command_reports_told_after_the_commit', async (t) => {
+    await t.test('command_reports_success_after_the_commit', async (t) => {
         const { code, stdout } = await command(t, ['notify', a.program.url, `${ALL}command`, '--metadata', '{"n":"command"}']);
         assert.deepEqual([code, stdout], [0, `told ${ALL}command\n`]);
         await heard(watcher, 'command');
@@ -82,9 +82,9 @@ test('notify on a shared database', { skip }, async (t) => {
         }
     });
 
-    await t.test('notify_is_refused_while_the_database_is_away', async () => {
+    await t.test('notify_is_refused_during_a_database_outage', async () => {
         a.cut();
-        for (;;) { // the first may find out, with the commit in doubt
+        for (;;) { // the first request may detect the outage with the commit in doubt
             const { status, text } = await post(a, 'away');
             const { told, reason } = JSON.parse(text);
             assert.equal(told, 0, text);

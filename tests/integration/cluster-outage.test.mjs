@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What clients are told while the database is away: that they may try again and when, and nothing of where it is. What
-// it said is in the log.
+// Answers during a database outage: clients learn when to retry, but not the address of the database. The log has the
+// database error.
 
 import assert from 'node:assert/strict';
 import { chmodSync, writeFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ const tool = (server, name, args) => modern(server, 'tools/call', { name, argume
 const plain = (server, method, path, body) =>
     request(server, { method, path, headers: { 'Content-Type': 'application/json' }, body });
 
-/** Everything a client can ask that needs the database. */
+/** All client requests that need the database. */
 const asking = {
     'read an entity': (s) => modern(s, 'resources/read', { uri: E }),
     'list entities': (s) => modern(s, 'resources/list', { uri: 'entity:///' }),
@@ -43,7 +43,7 @@ const asking = {
 const start = async (t, store) => {
     const args = ['--entities', store, '--allow-write', '--self', '--change-tools', 'on'];
     const server = await serve(t, { mounts: [], args });
-    await tool(server, 'add-entity-type', { name: 'T', version: 1, jsonSchema: {} }); // or it is there
+    await tool(server, 'add-entity-type', { name: 'T', version: 1, jsonSchema: {} }); // or it exists
     await call(server, 'tools/call', { name: 'publish', arguments: { uri: X, text: 'x' } });
     return server;
 };
@@ -51,17 +51,17 @@ const start = async (t, store) => {
 const secrets = ({ port, folder }) =>
     [`${port}`, '127.0.0.1', folder, 'postgres', 'tidings@', 'user \\"', 'role \\"', 'pg_hba', 'tidings_', 'hidden'];
 
-test('clients of a node whose database is away', { skip }, async (t) => {
+test('clients of a node survive a database outage', { skip }, async (t) => {
     const database = await Postgres.start(t);
-    chmodSync(database.folder, 0o755); // for a server that has given up the rights of root
+    chmodSync(database.folder, 0o755); // for a server that dropped its root privileges
     const other = await start(t, database.url());
-    await tool(other, 'upsert-entity', { uri: E, value: {} }); // before the others start, which never read it
+    await tool(other, 'upsert-entity', { uri: E, value: {} }); // before the others start; they never read it
     const nodes = { 'by TCP': await start(t, database.url()), 'by a socket': await start(t, database.socketUrl) };
     const { cursor } = (await call(other, 'tools/call', { name: 'changes_since', arguments: { uris: [X] } })).structuredContent;
     const foreign = (await Session.open(other)).id;
     await database.stop();
     for (const [how, server] of Object.entries(nodes)) {
-        await t.test(`refusal_says_when_to_try_again: ${how}`, async () => {
+        await t.test(`refusal_has_a_retry_time: ${how}`, async () => {
             const later = { reason: 'unavailable', retryAfterMs: 1000 };
             const { ack, events } = await listen(server, { resourceSubscriptions: [E] });
             assert.deepEqual(ack._meta['dev.tidings/refused'].map(({ uri, data }) => ({ uri, data })), [{ uri: E, data: later }]);
@@ -76,7 +76,7 @@ test('clients of a node whose database is away', { skip }, async (t) => {
             assert.deepEqual([got.status, JSON.parse(got.text).reason, got.headers.get('retry-after')], [503, 'unavailable', '1']);
         });
     }
-    await t.test('client_watches_when_the_database_is_back', async (t) => {
+    await t.test('client_watches_after_the_database_outage', async (t) => {
         const server = nodes['by TCP'];
         const watches = ERAS.map((era) => new Program(t, BIN, ['watch', '--era', era, server.url, E], { mayFail: true }));
         const peers = async () => JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/peers' })).contents[0].text);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Mounts that several nodes have, on a real PostgreSQL: of an owned one a single node watches, and all tell; another one takes over
-// when it is killed, stopped or cut off, and who was stopped says nothing more. Of a shared one each node watches its own.
-// Who may not see the mount, and who does not have it, hears nothing.
+// Mounts on several nodes with a real PostgreSQL: only the owner of an owned mount watches it and all nodes report
+// changes; another node takes over if the owner is killed, stopped or isolated, and the stopped owner sends nothing
+// more. Each node watches its own directory of a shared mount. Clients without access and nodes without the mount
+// receive nothing.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -21,17 +22,17 @@ import { Watcher } from './lib/watcher.mjs';
 const MOUNT = 'file://data/';
 const A = `${MOUNT}a.txt`;
 const CURSOR = 'dev.tidings/cursor';
-const TAKEOVER = 3 * DEADLINE; // the lease, the look of the others and a loaded machine
+const TAKEOVER = 3 * DEADLINE; // the lease, the poll of the others and a loaded machine
 const OWNS = /this node owns a mount mount=/;
 const LOST = /this node no longer owns a mount/;
 
 const truncated = ({ _meta }) => _meta['dev.tidings/truncated'] === true;
 const read = async (server, uri) => (await call(server, 'resources/read', { uri })).contents[0].text;
 const nodesOf = async (server) => JSON.parse(await read(server, 'tidings://self/nodes'));
-/** Where it stands in the database. */
+/** Its row in the database. */
 const position = (params) => Number(params._meta[CURSOR].split('.')[2]);
 const count = (node, match) => node.program.stderr.split('\n').filter((line) => match.test(line)).length;
-/** Whichever of them says it in its log, once more than it had when it was last asked for. */
+/** The node that logs it once more than at the last call. */
 async function first(nodes, match) {
     const found = await eventually(() => nodes.find((node) => count(node, match) > (node.said?.get(match) ?? 0)),
         `one of ${nodes.map(({ name }) => name)} says ${match}`, TAKEOVER);
@@ -47,10 +48,10 @@ function watches({ child }) {
         .reduce((sum, count) => sum + count, 0);
 }
 
-/** Wait until `watcher` was told to look again. */
+/** Waits for a truncated update of `watcher`. */
 const toLookAgain = (watcher, uri) => watcher.any((m) => updates(uri)(m) && truncated(m.params), `truncated of ${uri}`);
 
-test('mounts that several nodes have', { skip }, async (t) => {
+test('several nodes have owned mounts', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const announced = async (schema) =>
         (await database.sql(`SELECT record FROM ${schema}.tidings_announced ORDER BY position`)).map(([record]) => readRecord(record));
@@ -61,7 +62,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         return name;
     };
     const common = ['--self', '--allow-write', '--window', '0', '--change-tools', 'on'];
-    /** Three nodes that have one directory; the first of them owns it. */
+    /** Three nodes with one directory; the first owns it. */
     async function three(t, args = []) {
         const tree = new Tree(t, { 'a.txt': 'zero' });
         const where = await schema();
@@ -73,7 +74,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         return { tree, nodes, owner, others: nodes.filter((node) => node !== owner), where };
     }
 
-    await t.test('what the owner sees is told by all, at one position; the others do not watch', async (t) => {
+    await t.test('changes that the owner sees reach clients of all nodes at one position and other nodes do not watch', async (t) => {
         const { tree, nodes, owner, others } = await three(t);
         const watchers = await Promise.all(nodes.flatMap(({ program }) => [
             Watcher.open('modern', program, [A]), Watcher.open('legacy', program, [MOUNT])]));
@@ -99,7 +100,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.equal(mounts.find(({ uri }) => uri === MOUNT).nodes, 'owned');
     });
 
-    await t.test('a cursor of one node is good at the others', async (t) => {
+    await t.test('cursor of one node is valid on the others', async (t) => {
         const { tree, nodes } = await three(t);
         const [a, b, c] = nodes.map(({ program }) => program);
         const watcher = await Watcher.open('modern', a, [MOUNT]);
@@ -117,7 +118,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         }
     });
 
-    await t.test('a session goes on at another node, and is not told to look again', async (t) => {
+    await t.test('session moves to another node without a truncated update', async (t) => {
         const { tree, nodes } = await three(t);
         const [a, b] = nodes.map(({ program }) => program);
         const session = await Session.open(a);
@@ -134,13 +135,13 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.equal(truncated(params), false, JSON.stringify(params));
     });
 
-    await t.test('another one takes over from an owner that was killed; who is stopped says nothing more', async (t) => {
+    await t.test('another node takes over from a killed owner and a stopped owner sends nothing more', async (t) => {
         const { tree, nodes, owner, others, where } = await three(t);
         const watchers = await Promise.all(others.map(({ program }) => Watcher.open('modern', program, [MOUNT])));
         tree.replace('a.txt', 'one');
         await Promise.all(watchers.map((watcher) => watcher.updated(A)));
         await owner.kill();
-        tree.replace('a.txt', 'two'); // nobody sees it
+        tree.replace('a.txt', 'two'); // no node sees it
         const second = await first(others, OWNS);
         const third = others.find((node) => node !== second);
         await Promise.all(watchers.map((watcher) => toLookAgain(watcher, MOUNT)));
@@ -156,7 +157,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         await watcher.updated(`${MOUNT}while.txt`);
         second.go();
         await says(second, LOST);
-        // It has seen that file too, and says nothing of it: who is there hears from the one that owns the mount now.
+        // It also saw that file and sends nothing: clients hold subscriptions at the current owner.
         const [other] = watchers.filter((_, i) => others[i] === second);
         await toLookAgain(other, MOUNT);
         tree.write('last.txt', 'last');
@@ -167,12 +168,12 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.equal(nodes.filter(({ running }) => running).length, 1);
     });
 
-    await t.test('an owner that is cut off stops, and one that ends in order is followed at once', async (t) => {
+    await t.test('isolated owner stops, and one that exits cleanly is replaced at once', async (t) => {
         const { tree, owner, others, where } = await three(t);
         const watchers = await Promise.all(others.map(({ program }) => Watcher.open('legacy', program, [A])));
         const left = await Watcher.open('modern', owner.program, [A]);
         owner.cut();
-        tree.write('cut.txt', 'seen by the owner'); // … which wants to announce it, and cannot
+        tree.write('cut.txt', 'seen by the owner'); // … it tries to announce the change and fails
         await eventually(() => /store cannot be reached/.test(owner.program.stderr), 'it to notice');
         const second = await first(others, OWNS);
         await says(owner, LOST);
@@ -180,7 +181,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         tree.replace('a.txt', 'one');
         await Promise.all(watchers.map((watcher) => watcher.updated(A)));
         owner.mend();
-        await toLookAgain(left, A); // what it could not hear of meanwhile
+        await toLookAgain(left, A); // the changes it missed
         await second.drain();
         const rest = [owner, ...others].filter((node) => node !== second);
         await first(rest, OWNS);
@@ -191,7 +192,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.equal(rows.filter(({ uri }) => uri === `*${MOUNT}`).length, 3, 'each owner has said so once');
     });
 
-    await t.test('a command is run by its owner alone, and for who reads it', async (t) => {
+    await t.test('command runs only on its owner and for its readers', async (t) => {
         const tree = new Tree(t, { in: 'one' });
         const store = database.url({ schema: await schema() });
         const start = (name) => {
@@ -213,7 +214,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.deepEqual([...new Set(runs())].sort(), ['a', 'b']);
     });
 
-    await t.test('what clients say has changed there is told by all who have it, with its metadata and to filters', async (t) => {
+    await t.test('client notifications below the mount reach all its nodes, with metadata and filters', async (t) => {
         const tree = new Tree(t, { 'a.txt': 'zero' });
         const args = [...common, '--mount', `${MOUNT}=${tree.path}`, '--shared', MOUNT,
             '--access', JSON.stringify({ principal: '*', allow: ['list', 'read', 'subscribe', 'write'] })];
@@ -235,7 +236,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.ok(watches(a) > 0 && watches(b) > 0, 'each watches it itself');
     });
 
-    await t.test('who may not see the mount hears nothing, and neither does a node without it', async (t) => {
+    await t.test('hidden mount causes no notification to a client, nor does a node without it', async (t) => {
         const tokens = new TokenFile(t);
         const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
         const see = ['list', 'read', 'subscribe'];
@@ -263,7 +264,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         await eventually(async () => (await nodesOf(as(b, bob))).some(({ owns }) => owns?.includes(MOUNT)), 'who may sees it');
     });
 
-    await t.test('what came while nobody watched changes the list of those who may see it, and of nobody else', async (t) => {
+    await t.test('unwatched change updates the list only for clients that may see it', async (t) => {
         const tokens = new TokenFile(t);
         const [ada, bob, eve] = ['ada', 'bob', 'eve'].map((name) => tokens.give(name));
         const see = ['list', 'read', 'subscribe'];
@@ -288,7 +289,7 @@ test('mounts that several nodes have', { skip }, async (t) => {
         assert.deepEqual(none.events.messages.filter(isList), []);
     });
 
-    await t.test('what cannot be is refused by its name', async (t) => {
+    await t.test('invalid mounts are refused by name', async (t) => {
         const tree = new Tree(t, { 'a.txt': '' });
         const store = database.url({ schema: await schema() });
         const refused = async (match, ...args) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A password in the URL of a store is shown nowhere: not by `tidings config`, in no message, in no line of the log, in no resource of the server's
-// own, and not in the list of processes.
+// A password in a store URL appears nowhere: not in `tidings config`, messages, log lines, server resources or the
+// process list.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ const SECRET = 'hunter2';
 const secretly = (url) => url.replace('tidings@', `tidings:${SECRET}@`);
 const isSilent = (text, where) => assert.ok(!text.includes(SECRET), `${where}: ${text}`);
 
-test('the configuration and messages do not hold the password', async (t) => {
+test('configuration and messages do not contain the password', async (t) => {
     const bad = [
         ['config', '--print', '--store', `postgres://app:${SECRET}@db.example/tidings`],
         ['config', '--json', '--entities', `postgres://db.example/tidings?password=${SECRET}`],
@@ -38,7 +38,7 @@ test('the configuration and messages do not hold the password', async (t) => {
     assert.match(stdout, /postgres:\/\/app:\*\*\*@db\.example\/tidings/);
 });
 
-test('a server that has it does not show it', { skip }, async (t) => {
+test('process list does not show the password of a server', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const server = await serve(t, {
         mounts: [], args: ['--entities', secretly(database.url()), '--node', 'a', '--self', '--allow-write', '--log-level', 'debug'],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// HAProxy, nginx and Caddy in front of three nodes on one PostgreSQL, with and without stickiness, by the recipes of contrib/: clients of
-// both eras hear through them what is written at any node, and go on where they were when the node that had their stream
-// is killed.
+// HAProxy, nginx and Caddy in front of three nodes on one PostgreSQL, with and without stickiness, by the recipes of
+// contrib/: clients of both eras receive changes from any node and resume where they were after the node of their
+// stream is killed.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -15,14 +15,14 @@ import { CURSOR, extras, isUpdate, OPTIONS } from './lib/subscriber.mjs';
 import { eventually } from './lib/wait.mjs';
 
 const URI = 'entity:///Note@1/one';
-const ARGS = ['--allow-write', '--self', '--workers', '1', '--keepalive', '1s']; // HAProxy notices with the next bytes that a client is gone
+const ARGS = ['--allow-write', '--self', '--workers', '1', '--keepalive', '1s']; // HAProxy detects a closed client with the next bytes
 
 async function put(where, value) {
     const answer = await call(where, 'tools/call', { name: 'upsert-entity', arguments: { uri: URI, value: { n: value } } });
     assert.ok(!answer.isError, JSON.stringify(answer));
 }
 
-/** Put it until somebody takes it: a balancer may still send to a node that was killed. */
+/** Repeats the write until a node accepts it: a balancer may still send to a killed node. */
 async function putAtLast(where, value) {
     const args = { name: 'upsert-entity', arguments: { uri: URI, value: { n: value } } };
     await eventually(async () => {
@@ -38,7 +38,7 @@ async function carriers(nodes) {
     return nodes.filter((_, at) => texts[at].includes(URI));
 }
 
-/** The one that has the stream. One that a session has just left learns of that in a moment. */
+/** The node with the stream. A node that a session just left learns that after a moment. */
 async function carrier(nodes) {
     let found;
     await eventually(async () => (found = await carriers(nodes)).length === 1, 'one node has the subscription');
@@ -48,7 +48,7 @@ async function carrier(nodes) {
 const valueOf = (message) => JSON.parse(extras(message).data[0].text).value.n;
 const options = (since) => ({ windowMs: 0, initial: false, include: 'value', ...(since && { since }) });
 
-/** Updates of a stream until one has the value: all of them. */
+/** All updates of a stream until one has the value. */
 async function hearUntil(events, value) {
     const heard = [];
     while (heard.at(-1) !== value) {
@@ -63,10 +63,10 @@ async function modernEra(front, nodes) {
     const ask = (since) => listen(front, { resourceSubscriptions: [URI] },
         { params: { _meta: meta({ [OPTIONS]: options(since) }) } });
     const { events, ack } = await ask();
-    for (const node of nodes) { // whoever is written to, the stream hears of it
+    for (const node of nodes) { // the stream receives writes at any node
         const n = 10 + nodes.indexOf(node);
         await put(node, n);
-        // Before the first of them, a node may tell what was written elsewhere before it was asked.
+        // Before the first update, a node may report earlier writes of other nodes.
         const heard = await hearUntil(events, n);
         assert.deepEqual(heard.filter(Number.isInteger), [n]);
     }
@@ -88,7 +88,7 @@ async function legacyEra(front, nodes) {
     let events = await session.stream();
     let heard = [];
     let last;
-    /** Come back with the session and the last event whenever the stream ends, until the value was heard. */
+    /** Reconnects with the session and the last event whenever the stream ends, until the value arrives. */
     const hear = async (value) => {
         while (heard.at(-1) !== value) {
             try {
@@ -107,7 +107,7 @@ async function legacyEra(front, nodes) {
     for (const node of nodes) {
         const n = 30 + nodes.indexOf(node);
         await put(node, n);
-        await session.call('resources/list', {}); // by the balancer: perhaps at another node, where the session goes
+        await session.call('resources/list', {}); // by the balancer: perhaps at another node, to which the session moves
         await hear(n);
     }
     assert.deepEqual(heard, [30, 31, 32]);
@@ -121,14 +121,14 @@ async function legacyEra(front, nodes) {
     await node.start();
 }
 
-test('nodes behind a balancer', { skip }, async (t) => {
+test('nodes work behind a load balancer', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const nodes = await startNodes(t, 3, { databases: [database], args: ARGS, isDirect: true });
     await call(nodes[0], 'tools/call',
         { name: 'add-entity-type', arguments: { name: 'Note', version: '1', jsonSchema: { type: 'object' } } });
     for (const recipe of RECIPES) {
         const options = { skip: skipOf(recipe) };
-        await t.test(`${recipe}: both eras hear, and go on after their node was killed`, options, async (each) => {
+        await t.test(`${recipe}: both eras receive changes and continue after a node is killed`, options, async (each) => {
             const front = await balance(each, recipe, nodes);
             await put(front, recipe);
             await modernEra(front, nodes);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Sessions of the legacy era over several nodes on PostgreSQL: the official client behind a balancer that sends each request to
-// the next node goes on with its session while nodes are killed, drained and started again; nothing is lost, and
-// with ids of events nothing is told twice.
+// Legacy sessions over several nodes on PostgreSQL: the official client behind a round-robin balancer keeps its session
+// while nodes are killed, drained and restarted; it loses nothing, and with event ids it receives no duplicates.
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
@@ -24,7 +23,7 @@ const INITIALIZE = {
 
 let database;
 let schemas = 0;
-/** Two nodes on a schema of their own. */
+/** Two nodes on their own schema. */
 async function twoNodes(t, args = []) {
     const schema = `s${(schemas += 1)}`;
     await database.sql(`CREATE SCHEMA ${schema}`);
@@ -42,7 +41,7 @@ async function publish(node, uri, text) {
     assert.ok(answer.ok, `${answer.status} ${await answer.text()}`);
 }
 
-/** One request of a session by hand. */
+/** One session request, written by hand. */
 function ask(node, session, { method = 'POST', message, headers = {} } = {}) {
     return fetch(url(node), {
         method,
@@ -101,7 +100,7 @@ async function roundRobin(t, nodes) {
     return { url: `http://127.0.0.1:${listener.address().port}/mcp`, used };
 }
 
-/** The official client, and what it hears by URI. */
+/** The official client and its received changes by URI. */
 async function connect(t, address) {
     const client = new Client({ name: 'integration-test', version: '1' });
     const wire = new StreamableHTTPClientTransport(new URL(address), {
@@ -123,9 +122,9 @@ async function connect(t, address) {
 
 const etagOf = (params) => params._meta?.['dev.tidings/etag'] ?? params._meta?.['dev.tidings/version'] ?? JSON.stringify(params._meta);
 
-test('sessions of several nodes', { skip }, async (t) => {
+test('sessions move between nodes', { skip }, async (t) => {
     database = await Postgres.start(t); // one for all
-    await t.test('the official client goes on with its session from node to node, while they are killed', async (t) => {
+    await t.test('official client keeps its session across killed nodes', async (t) => {
         const nodes = await twoNodes(t);
         const proxy = await roundRobin(t, nodes);
         const { client, wire, heard } = await connect(t, proxy.url);
@@ -138,7 +137,7 @@ test('sessions of several nodes', { skip }, async (t) => {
             await client.subscribeResource({ uri });
         }
         let count = 0;
-        /** A write at a node is heard, whichever node tells it. */
+        /** A write at a node arrives, whichever node delivers it. */
         const write = async (node) => {
             const uri = uris[(count += 1) % uris.length];
             const before = heard.filter((params) => params.uri === uri).length;
@@ -147,7 +146,7 @@ test('sessions of several nodes', { skip }, async (t) => {
         };
         for (const node of nodes) {
             await write(node);
-            await client.ping(); // at the other node, where the session goes
+            await client.ping(); // at the other node, to which the session moves
         }
         for (const victim of [0, 1]) {
             const other = nodes[1 - victim];
@@ -173,7 +172,7 @@ test('sessions of several nodes', { skip }, async (t) => {
         const told = heard.map((params) => `${params.uri} ${etagOf(params)}`);
         assert.equal(new Set(told).size, told.length, `nothing is told twice: ${told.join('\n')}`);
     });
-    await t.test('a session is ended at any node, and is then at none', async (t) => {
+    await t.test('session ended at any node is gone from all nodes', async (t) => {
         const [a, b] = await twoNodes(t, ['--self']);
         const session = await initialize(a);
         assert.equal((await ask(b, session, { message: ping })).status, 200);
@@ -186,7 +185,7 @@ test('sessions of several nodes', { skip }, async (t) => {
         assert.equal((await ask(b, session, { message: ping })).status, 404);
         assert.equal((await ask(b, '00-0123456789abcdef0123456789abcdef', { message: ping })).status, 404);
     });
-    await t.test('a drained node hands its sessions on', async (t) => {
+    await t.test('drained node hands over its sessions', async (t) => {
         const [a, b] = await twoNodes(t);
         const session = await initialize(a);
         await publish(a, 'pub:///a', 'first');
@@ -207,7 +206,7 @@ test('sessions of several nodes', { skip }, async (t) => {
         assert.match(text, /pub:\/\/\/a/);
         assert.doesNotMatch(text, /truncated/);
     });
-    await t.test('while the database is away a session is good where it is, and nobody is sent away elsewhere', async (t) => {
+    await t.test('session stays valid on its node during a database outage and no node redirects it', async (t) => {
         const [a, b] = await twoNodes(t);
         const session = await initialize(a);
         b.cut();
@@ -218,13 +217,13 @@ test('sessions of several nodes', { skip }, async (t) => {
         b.mend();
         await eventually(async () => (await ask(b, session, { message: ping })).status === 200, 'it goes on there');
     });
-    await t.test('a node that was cut off while another took a session does not go on from what that told', async (t) => {
+    await t.test('isolated node that lost a session does not resume from messages of the new owner', async (t) => {
         const [a, b] = await twoNodes(t);
         const session = await initialize(b);
         await publish(b, 'pub:///a', 'first');
         const subscribe = { jsonrpc: '2.0', id: 2, method: 'resources/subscribe', params: { uri: 'pub:///a' } };
         assert.equal((await ask(b, session, { message: subscribe })).status, 200);
-        const idAfter = async (node, before, write) => { // of the last event, when something was told
+        const idAfter = async (node, before, write) => { // of the last event, if any was sent
             const headers = { accept: 'text/event-stream', 'mcp-session-id': session, ...(before && { 'last-event-id': before }) };
             const stream = await eventually(async () => {
                 const answer = await exchange(node, { method: 'GET', headers }, DEADLINE);

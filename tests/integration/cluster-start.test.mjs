@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Starts of a node that fail, or are stopped, while other nodes write: what the store tells arrives before the node
-// can take it. The node must end cleanly.
+// Failed or stopped node starts while other nodes write: notifications of the store arrive before the node can handle
+// them. The node must exit cleanly.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -17,11 +17,11 @@ const long = process.env.TIDINGS_LONG ? false : 'it waits for 6 seconds (TIDINGS
 const publish = (server, n) =>
     call(server, 'tools/call', { name: 'publish', arguments: { uri: 'published:///x', text: `${n}` } });
 
-test('a start that ends while the node waits for its name', { skip, concurrency: true }, async (t) => {
+test('start may end while the node waits for its name', { skip, concurrency: true }, async (t) => {
     const database = await Postgres.start(t);
     const other = await serve(t, { mounts: [], args: ['--entities', database.url(), '--node', 'other', '--allow-write'] });
 
-    /** A node that waits for a name, which another has for a minute; the others have written something that it follows. */
+    /** A node that waits for a name in use for another minute; the other nodes have written changes that it follows. */
     const waiting = async (t, name, store = database.url()) => {
         await database.sql(`INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind)
             SELECT '${name}', 1, '0', '{}', 1, 0, 0, floor(extract(epoch FROM clock_timestamp()) * 1000) + 60000, 1, 0`);
@@ -47,7 +47,7 @@ test('a start that ends while the node waits for its name', { skip, concurrency:
     await Promise.all([
         t.test('waiting_node_ends_cleanly_on_sigterm', async (t) => {
             const program = await waiting(t, 'a');
-            program.child.kill('SIGHUP'); // which changes nothing
+            program.child.kill('SIGHUP'); // changes nothing
             await write();
             program.child.kill('SIGTERM');
             assert.deepEqual(await end(program), { code: 0, signal: null }, program.stderr);
@@ -60,7 +60,7 @@ test('a start that ends while the node waits for its name', { skip, concurrency:
             await database.sql(`DELETE FROM tidings_nodes WHERE name = 'c'`);
             await program.lines.next((line) => /serving on/.test(line), 'the node to serve', 20_000);
         }),
-        t.test('waiting_node_fails_cleanly_if_the_database_goes_away', { skip: long }, async (t) => {
+        t.test('waiting_node_fails_cleanly_on_database_outage', { skip: long }, async (t) => {
             const between = await relay(t, database);
             const program = await waiting(t, 'd', database.url({ port: between.port }));
             between.refuse();

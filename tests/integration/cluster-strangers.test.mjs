@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Somebody else writes into the tables of a running cluster, a real PostgreSQL: texts that are no JSON, no UTF-8, no URIs or far too long, numbers
-// that nothing has, positions that come before and after their time. Nodes do not end and do not stand still: what is whole goes on to
-// be written, read and told, and what cannot be used is said.
+// A third party writes into the tables of a running cluster on a real PostgreSQL: invalid JSON, UTF-8 and URIs,
+// oversized strings, invalid numbers, and positions too early or too late. Nodes neither exit nor stall: valid rows are
+// still written, read and delivered, and nodes log corrupt rows.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,7 +21,7 @@ const HUGE = "repeat('h', 3000000)";
 const HUGE_BYTES = "decode(repeat('68', 3000000), 'hex')";
 const STRAY = "'\\xff00fe'::bytea";
 
-/** A row at a new position, taken as nodes take them; `record`: also its row in tidings_log. */
+/** A row at a new position, allocated as nodes do; `record`: also its row in tidings_log. */
 const placed = (table, columns, values, record) => `WITH p AS (UPDATE tidings_state SET position = position + 2 RETURNING position - 1 AS position)
     ${record ? `, l AS (INSERT INTO tidings_log SELECT position, 1, ${record} FROM p)` : ''}
     INSERT INTO ${table}(position, ${columns}) SELECT position, ${values} FROM p;`;
@@ -50,7 +50,7 @@ const broken = (kept, lossy, at) => placed('tidings_breaks', 'kept, lossy, at', 
 const node = (name, { version = "'9'", state = "'{}'", followed = 0, until = MAX } = {}) =>
     `INSERT INTO tidings_nodes(name, instance, version, state, epoch, followed, begun, until, layout, behind) VALUES(${name}, 1, ${version}, ${state}, 0, ${followed}, ${MIN}, ${until}, 1, -1);`;
 
-/** Told of a thing, and what somebody does. Nodes go on after each. */
+/** Descriptions and foreign writes. Nodes continue after each. */
 const deeds = {
     'announcements of kinds that there are none of': [-1, 0, 1, 2, 3, 4, 6, 7, 8, 9, 99].map((kind) => announced({ kind })).join(''),
     'announcements of changes that there are none of': [-1, 4, 77, MAX].map((change) => announced({ change })).join(''),
@@ -93,7 +93,7 @@ const deeds = {
     'a counter that went back': 'UPDATE tidings_state SET position = position - 3;',
 };
 
-test('what strangers write into the tables does not end nodes, and what is whole goes on', { skip }, async (t) => {
+test('corrupt rows from third parties stop no node and valid rows still work', { skip }, async (t) => {
     const database = await Postgres.start(t);
     await database.sql(RECORD_FUNCTIONS);
     const args = (name) => ['--entities', database.url(), '--node', name, '--self', '--allow-write', '--window', '0', '--change-tools', 'on'];
@@ -134,7 +134,7 @@ test('what strangers write into the tables does not end nodes, and what is whole
         await database.sql(`SELECT pg_notify('${channel}', '${payload}')`);
         await goesOn(`a notification of '${payload.slice(0, 20)}'`);
     }
-    // What nobody can make sense of is not somebody's session.
+    // A corrupt row counts as a missing session.
     for (const state of ["''", "'{'", "'{}'", "'[]'", "'{\"v\":99}'", HUGE, "repeat('[', 5000)"]) {
         const session = await Session.open(a);
         await eventually(async () => (await database.sql(`UPDATE tidings_sessions SET state = ${state}, node = 'gone', turn = turn + 1 WHERE used = (SELECT max(used)
@@ -149,7 +149,7 @@ test('what strangers write into the tables does not end nodes, and what is whole
     assert.equal(nodes.find(({ name }) => name === 'forger').lives, true, 'a node says nothing of itself that the table knows better');
     assert.match(a.stderr + b.stderr, /damaged|cannot|not served|lost/);
 
-    // One that begins finds all that, too.
+    // A starting node also reads all these rows.
     const c = await start('c');
     assert.equal(await value(c), n);
     await put(c, ++n);
@@ -157,7 +157,7 @@ test('what strangers write into the tables does not end nodes, and what is whole
     await call(c, 'resources/list');
 });
 
-test('a counter that nothing can come after is refused by name', { skip }, async (t) => {
+test('exhausted counter is refused by name', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const node = (name, more = {}) => serve(t, { mounts: [], args: ['--entities', database.url(), '--node', name, '--allow-write'], ...more });
     const a = await node('a');

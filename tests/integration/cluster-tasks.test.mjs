@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Tasks of three nodes on a real PostgreSQL: begun at one, asked for, answered and cancelled at another, told at the third; those of a
-// node that is killed have failed; limits count for all nodes; strangers get nothing, by the id or by rows that they write into the table.
+// Tasks of three nodes on a real PostgreSQL: started at one node, read, answered and cancelled at another, reported at
+// the third; tasks of a killed node fail; limits apply to all nodes together; other clients get no access by id or by
+// rows that they write into the table.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -13,7 +14,7 @@ import { _meta, uriOf, task, read, begin } from './lib/tasks.mjs';
 import { as, TokenFile } from './lib/tokens.mjs';
 import { eventually } from './lib/wait.mjs';
 
-/** Wait for updates of the task until it has that status at `who`. */
+/** Waits for updates of the task until it has that status at `who`. */
 async function until(events, who, id, status) {
     for (;;) {
         const { result, error } = await task(who, 'get', id);
@@ -26,7 +27,7 @@ async function until(events, who, id, status) {
 }
 const follow = async (who, id) => (await listen(who, { resourceSubscriptions: [uriOf(id)] })).events;
 
-test('tasks of several nodes', { skip }, async (t) => {
+test('tasks are shared by several nodes', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const tokens = new TokenFile(t);
     const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
@@ -39,7 +40,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         return { schema, nodes, node, of: (token) => nodes.map((server) => as(server, token)) };
     };
 
-    await t.test('begun at one, answered at another, told at the third', async (t) => {
+    await t.test('task starts at one node, gets its answer at another and reports at a third', async (t) => {
         const { of } = await cluster(t, 3);
         const [a, b, c] = of(ada);
         const id = await begin(a, 'confirm_delete', { filename: 'x' });
@@ -70,7 +71,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.equal((await task(c, 'get', id)).result.status, 'completed', 'an end stays');
     });
 
-    await t.test('answers that its node did not hear of are found when it writes the next time', async (t) => {
+    await t.test('answers that the node missed are found at its next write', async (t) => {
         const { schema, of } = await cluster(t, 2);
         const [a, b] = of(ada);
         const id = await begin(a, 'multi_input');
@@ -85,7 +86,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.match((await until(events, b, id, 'completed')).result.content[0].text, /Ada/);
     });
 
-    await t.test('cancelled at another node, its own one stops', async (t) => {
+    await t.test('task stops when another node cancels it', async (t) => {
         const { of } = await cluster(t, 2);
         const [a, b] = of(ada);
         const id = await begin(a, 'slow_compute', { seconds: 60 });
@@ -97,7 +98,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.equal(ended.statusMessage, 'cancelled by the client');
     });
 
-    await t.test('a node that is killed leaves no task that runs, and what had ended', async (t) => {
+    await t.test('killed node leaves no running task and keeps finished ones', async (t) => {
         const { nodes, of } = await cluster(t, 2);
         const [a, b] = of(ada);
         const done = await begin(a, 'slow_compute', { seconds: 0 });
@@ -114,7 +115,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.equal((await task(b, 'get', done)).result.result.content[0].text, 'computed');
     });
 
-    await t.test('limits of one client count for all nodes together', async (t) => {
+    await t.test('limits of one client apply to all nodes together', async (t) => {
         const { of } = await cluster(t, 2, ['--max-client-tasks', '2', '--max-tasks', '3', '--fair-share', '100']);
         const [[a, b], [other]] = [of(ada), of(bob)];
         await begin(a, 'slow_compute', { seconds: 60 });
@@ -127,7 +128,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.deepEqual([full.status, full.json.error.data.limit], [503, 'max-tasks']);
     });
 
-    await t.test('to others there is no such task at any node, and rows that are none of ours are none', async (t) => {
+    await t.test('task is invisible to other clients at any node and foreign rows are ignored', async (t) => {
         const { schema, of } = await cluster(t, 2);
         const [[a, b], [, stranger]] = [of(ada), of(bob)];
         const id = await begin(a, 'slow_compute', { seconds: 60 });
@@ -157,7 +158,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.deepEqual(events.seen.filter(({ data }) => /resources.updated/.test(data)), []);
     });
 
-    await t.test('a database that was away for longer than nodes count as alive: what runs goes on', async (t) => {
+    await t.test('tasks continue after an outage longer than the node timeout', async (t) => {
         const { schema, nodes, of } = await cluster(t, 2);
         const [a, b] = of(ada);
         const id = await begin(a, 'slow_compute', { seconds: 60 });
@@ -173,7 +174,7 @@ test('tasks of several nodes', { skip }, async (t) => {
         assert.equal((await task(b, 'get', id)).result.status, 'cancelled');
     });
 
-    await t.test('a database that goes away: the end is seen when it is kept', async (t) => {
+    await t.test('end of a task during an outage is visible once stored', async (t) => {
         const { of } = await cluster(t, 2);
         const [a, b] = of(ada);
         const id = await begin(a, 'slow_compute', { seconds: 1 });

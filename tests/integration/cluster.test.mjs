@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Several tidings servers on a real PostgreSQL, as one runs them: what one writes, publishes or is notified of the others tell;
-// cursors, sealed ones too, are good everywhere; what happens while the database is away; what is refused.
+// Several tidings servers on a real PostgreSQL: all nodes report the writes, publications and notifications of each;
+// cursors, also sealed ones, are valid on all nodes; behaviour during database outages; refusals.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -24,7 +24,7 @@ const read = async (server, uri, extra = {}) => {
 const cursorOf = async (server, args = {}) =>
     (await tool(server, 'changes_since', { uris: ['published:///'], ...args })).structuredContent;
 
-test('nodes on one database', { skip }, async (t) => {
+test('nodes share one database', { skip }, async (t) => {
     const database = await Postgres.start(t);
     let schemas = 0;
     const cluster = async (t, args = []) => {
@@ -38,7 +38,7 @@ test('nodes on one database', { skip }, async (t) => {
         return { store, node, schema };
     };
 
-    await t.test('what one writes the others tell, and a read waits for its cursor', async (t) => {
+    await t.test('change written at one node is reported by the others and a read waits for its cursor', async (t) => {
         const { node } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
         await tool(b, 'publish', { uri: X, text: 'zero' });
@@ -61,12 +61,12 @@ test('nodes on one database', { skip }, async (t) => {
         assert.deepEqual(nodes.map(({ name, lives }) => [name, lives]), [['a', true], ['b', true]]);
     });
 
-    await t.test('cursors of a node that others took for ended, and that goes on, are good at the others', async (t) => {
+    await t.test('cursors of a node that was wrongly counted as dead are valid on the others', async (t) => {
         const { node, schema } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
         await database.sql(RECORD_FUNCTIONS);
         for (let i = 0; i < 5; i++) {
-            // What a node does that begins when this one has been silent for long.
+            // The start of a node after this one was silent for long.
             const ended = await database.sql(`WITH s AS (UPDATE ${schema}.tidings_state SET position=position+1 WHERE one=1 RETURNING position),
                 ended AS (UPDATE ${schema}.tidings_runs r SET last=s.position-1, position=s.position FROM s
                 WHERE r.epoch=(SELECT epoch FROM ${schema}.tidings_nodes WHERE name='a') RETURNING r.epoch, r.last, r.position)
@@ -80,7 +80,7 @@ test('nodes on one database', { skip }, async (t) => {
         }
     });
 
-    await t.test('what came with a change is read where it is told, by those who may, until it is written there', async (t) => {
+    await t.test('value of a change is readable with the change by permitted clients before the commit', async (t) => {
         const tokens = new TokenFile(t);
         const [bob, eve] = [tokens.give('bob'), tokens.give('eve')];
         const rules = [
@@ -101,12 +101,12 @@ test('nodes on one database', { skip }, async (t) => {
             assert.equal(await get(b), `a${i}`);
             const refused = await modern(as(b, eve), 'resources/read', { uri: URI });
             assert.ok(refused.json.error && !refused.text.includes(`a${i}`), refused.text);
-            await put(b, `b${i}`); // from here on nobody reads there what came before
+            await put(b, `b${i}`); // from here on no client reads earlier changes there
             assert.equal(await get(b), `b${i}`);
         }
     });
 
-    await t.test('a sealed cursor of one node is good at another', async (t) => {
+    await t.test('sealed cursor of one node is valid on another', async (t) => {
         const tokens = new TokenFile(t);
         const [ada, bob] = [tokens.give('ada'), tokens.give('bob')];
         const see = ['list', 'read', 'subscribe'];
@@ -127,7 +127,7 @@ test('nodes on one database', { skip }, async (t) => {
         assert.deepEqual(answer.changes.map(({ uri }) => uri), [X]);
     });
 
-    await t.test('a database that restarts: what is known is read, writes are refused, then everything is caught up', async (t) => {
+    await t.test('database restart: cached reads work, writes are refused, then nodes catch up', async (t) => {
         const { node } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
         await tool(a, 'publish', { uri: X, text: 'one' });
@@ -148,7 +148,7 @@ test('nodes on one database', { skip }, async (t) => {
         await eventually(() => /store can be reached again/.test(b.stderr), 'the log to say so');
     });
 
-    await t.test('a node that stands still is named, with how far it is behind, and so is that it came and ended', async (t) => {
+    await t.test('stalled node is logged with its lag, as are its start and exit', async (t) => {
         const { node } = await cluster(t);
         const [a, b] = [await node('a'), await node('b')];
         await a.lines.next((line) => /nodes: node joined name=b/.test(line), 'that b came');
@@ -178,7 +178,7 @@ test('nodes on one database', { skip }, async (t) => {
         await a.lines.next((line) => /nodes: node has ended name=b/.test(line), 'that b ended');
     });
 
-    await t.test('what cannot be is refused by its name', async (t) => {
+    await t.test('invalid settings are refused by name', async (t) => {
         const { node, store } = await cluster(t);
         await node('a');
         const refused = async (says, ...args) => {

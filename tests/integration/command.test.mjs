@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The output of a program as a resource: read and watched in both eras, and gone with the server.
+// Program output as a resource: read and watched in both eras, and killed with the server.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -13,7 +13,7 @@ import { eventually } from './lib/wait.mjs';
 
 const URI = 'cmd:///it';
 
-/** Serve a shell script; it runs in the tree. */
+/** Serves a shell script that runs in the tree. */
 async function serveScript(t, script, { files, ...keys } = {}) {
     const tree = new Tree(t, files);
     const mount = { type: 'command', uri: URI, argv: ['sh', '-c', script], cwd: tree.path, ...keys };
@@ -23,7 +23,7 @@ async function serveScript(t, script, { files, ...keys } = {}) {
 
 const read = async (server) => (await call(server, 'resources/read', { uri: URI })).contents[0];
 
-test('a command is listed, described and read without a shell', async (t) => {
+test('command is listed, described and read without a shell', async (t) => {
     const argv = ['printf', '%s|', '$HOME', '*', 'a b'];
     const server = await serveScript(t, '', { argv, title: 'Words', mimeType: 'text/x-words' });
     const { resources } = await call(server, 'resources/list');
@@ -36,7 +36,7 @@ test('a command is listed, described and read without a shell', async (t) => {
     assert.deepEqual(resourceTemplates, []);
 });
 
-test('watchers of either era hear of other output, and only of that', async (t) => {
+test('watchers of both eras receive only changed output', async (t) => {
     const server = await serveScript(t, 'echo x >>runs; cat in', {
         interval: '100ms',
         files: { in: 'one' },
@@ -56,13 +56,13 @@ test('watchers of either era hear of other output, and only of that', async (t) 
     assert.equal(events.seen.filter((item) => item.json && updates(URI)(item.json)).length, 1);
 });
 
-test('a failure is an error that ends with what was written to standard error', async (t) => {
+test('failure is an error that ends with standard error', async (t) => {
     const server = await serveScript(t, 'echo out; echo no such thing >&2; exit 4');
     const { json } = await modern(server, 'resources/read', { uri: URI });
     assert.match(json.error.message, /'sh' ended with status 4: no such thing/);
 });
 
-test('a command without an interval cannot be subscribed to, and runs for each read', async (t) => {
+test('command without an interval rejects subscriptions and runs for each read', async (t) => {
     const server = await serveScript(t, 'echo x >>runs; wc -l <runs', { interval: 0 });
     assert.equal((await read(server)).text.trim(), '1');
     assert.equal((await read(server)).text.trim(), '2');
@@ -73,7 +73,7 @@ test('a command without an interval cannot be subscribed to, and runs for each r
     assert.ok(refused.json.error);
 });
 
-test('what runs when the server stops is killed with it, however it stops', async (t) => {
+test('running command is killed with the server, however it stops', async (t) => {
     for (const how of ['SIGTERM', 'SIGKILL']) {
         const server = await serveScript(t, 'echo $$ >pid; exec sleep 1000', { timeout: '1h' });
         modern(server, 'resources/read', { uri: URI }).catch(() => {});
@@ -93,7 +93,7 @@ test('what runs when the server stops is killed with it, however it stops', asyn
     }
 });
 
-test('a mount that cannot be meant is refused with what is accepted', async (t) => {
+test('invalid mount is refused with the accepted form', async (t) => {
     const tree = new Tree(t);
     for (const [mount, message] of [
         [{ type: 'command', argv: ['a'] }, /uri: a mount of this type needs one/],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The console in a real browser (Chromium): every view against a real server that is busy, is
-// restarted, hides things from the person, and serves names that somebody hostile chose.
+// The console in a real browser (Chromium): every view against a real server that is busy, restarts, hides resources
+// from the user, and serves hostile names.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -37,7 +37,7 @@ before(async () => {
 });
 after(() => browser?.close());
 
-/** The console of a server, at a view. What the browser complains of (errors, its policy) fails the test. */
+/** The console of a server at a view. Browser complaints (errors, policy violations) fail the test. */
 async function open(t, server, view = 'overview', options = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
     defer(t, () => context.close());
@@ -46,7 +46,7 @@ async function open(t, server, view = 'overview', options = {}) {
     page.complaints = [];
     page.on('pageerror', (error) => page.complaints.push(error.message));
     page.on('console', (message) => {
-        // A server that is away, or asks who is there, is noted by the browser itself.
+        // The browser itself logs an unreachable server and a 401.
         if (message.type() === 'error' && !/Failed to load resource|ERR_/.test(message.text())) {
             page.complaints.push(message.text());
         }
@@ -55,7 +55,7 @@ async function open(t, server, view = 'overview', options = {}) {
     return page;
 }
 
-/** Options of a listen by a client of that name. */
+/** Options of a listen by a client with that name. */
 const named = (name, version) => ({ params: { _meta: meta({ [key.client]: { name, version } }) } });
 const isFine = (page) => assert.deepEqual(page.complaints, []);
 const shows = (page, text) => page.getByText(text).first().waitFor();
@@ -63,7 +63,7 @@ const branch = async (page, uri) => {
     await page.getByRole('button', { name: uri, exact: false }).first().click();
 };
 
-test('each view opens, by its link and by its key, and the browser has nothing to complain of', async (t) => {
+test('each view opens by its link and its key without browser errors', async (t) => {
     const server = await serve(t, { files: { 'a.md': '# one\n' }, args: ['--console', '--entities', ':memory:'] });
     const page = await open(t, server);
     await page.locator('#link.on').waitFor();
@@ -84,7 +84,7 @@ test('each view opens, by its link and by its key, and the browser has nothing t
     isFine(page);
 });
 
-test('the page is one file that lets nothing else in', async (t) => {
+test('page is one file and its policy blocks foreign content', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console'] });
     const answer = await request(server, { method: 'GET', path: '/console' });
     assert.equal(answer.status, 200);
@@ -99,7 +99,7 @@ test('the page is one file that lets nothing else in', async (t) => {
     const without = await serve(t, { files: {} });
     assert.equal((await request(without, { method: 'GET', path: '/console' })).status, 404);
 
-    // What is not the script that was hashed does not run.
+    // Only the hashed script runs.
     const page = await open(t, server);
     const ran = await page.evaluate(() => {
         const script = document.createElement('script');
@@ -110,7 +110,7 @@ test('the page is one file that lets nothing else in', async (t) => {
     assert.equal(ran, 'refused');
 });
 
-test('the overview moves while the server is busy', async (t) => {
+test('overview updates while the server is busy', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console', '--publish', 'app:///', '--allow-write'] });
     await listen(server, { resourceSubscriptions: ['app:///'] });
     let busy = true;
@@ -133,7 +133,7 @@ test('the overview moves while the server is busy', async (t) => {
     isFine(page);
 });
 
-test('resources: branches open, what changes lights up, and the difference is shown', async (t) => {
+test('resources: branches open, changes light up and the difference is shown', async (t) => {
     const server = await serve(t, { files: { 'a.json': '{"n": 1}', 'sub/b.txt': 'b' }, args: ['--console'] });
     const page = await open(t, server, 'resources');
     await branch(page, server.uri(''));
@@ -145,7 +145,7 @@ test('resources: branches open, what changes lights up, and the difference is sh
     await shows(page, 'What changed since');
     await page.locator('pre .add', { hasText: '"n": 2' }).waitFor();
     await page.locator('pre .del', { hasText: '"n": 1' }).waitFor();
-    // By keys alone.
+    // By keys only.
     await page.getByRole('button', { name: 'sub' }).focus();
     await page.keyboard.press('ArrowRight');
     await page.getByRole('button', { name: 'b.txt' }).waitFor();
@@ -154,7 +154,7 @@ test('resources: branches open, what changes lights up, and the difference is sh
     isFine(page);
 });
 
-test('an entity has its history with a slider through time', async (t) => {
+test('entity history has a slider through time', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console', '--entities', ':memory:', '--allow-write'] });
     const tool = (name, args) => call(server, 'tools/call', { name, arguments: args });
     await tool('add-entity-type', { name: 'User', version: '1', jsonSchema: { type: 'object' } });
@@ -175,7 +175,7 @@ test('an entity has its history with a slider through time', async (t) => {
     isFine(page);
 });
 
-test('changes: by pattern and filter, paused and gone on with; each says who hears of it', async (t) => {
+test('changes: filtered by pattern, paused and resumed; each shows its recipients', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1', 'b.txt': '1' }, args: ['--console'] });
     const client = new ModernClient({ name: 'listener of a', version: '7' });
     await client.connect(new ModernHttp(new URL(server.url)));
@@ -201,7 +201,7 @@ test('changes: by pattern and filter, paused and gone on with; each says who hea
     isFine(page);
 });
 
-test('peers: who is there, and one is ended', async (t) => {
+test('peers: list shows connected clients and disconnects one', async (t) => {
     const server = await serve(t, { files: { 'a.txt': '1' }, args: ['--console'] });
     const stream = await listen(server, { resourceSubscriptions: [server.uri('a.txt')] }, named('a slow one', '3'));
     const page = await open(t, server, 'peers');
@@ -222,7 +222,7 @@ test('peers: who is there, and one is ended', async (t) => {
     isFine(page);
 });
 
-test('try it: a tool by its form, the messages, and the curl that does the same', async (t) => {
+test('try it: form calls a tool and shows the messages and the equal curl command', async (t) => {
     const server = await serve(t, { files: { "it's.txt": 'content' }, args: ['--console', '--publish', 'app:///', '--allow-write'] });
     const page = await open(t, server, 'try');
     await page.getByLabel('URI').fill(server.uri("it's.txt"));
@@ -245,7 +245,7 @@ test('try it: a tool by its form, the messages, and the curl that does the same'
     isFine(page);
 });
 
-test('it goes on by itself after the server was restarted', async (t) => {
+test('console reconnects after a server restart', async (t) => {
     const tree = new Tree(t, { 'a.txt': '1' });
     const first = await serve(t, { tree, args: ['--console'] });
     const page = await open(t, first, 'changes');
@@ -261,7 +261,7 @@ test('it goes on by itself after the server was restarted', async (t) => {
     isFine(page);
 });
 
-test('who has few rights sees little, and who has no token is asked for one', async (t) => {
+test('console shows little with few rights and asks for a missing token', async (t) => {
     const tokens = new TokenFile(t);
     const ada = tokens.give('ada'), root = tokens.give('root');
     const server = await serve(t, {
@@ -299,7 +299,7 @@ test('who has few rights sees little, and who has no token is asked for one', as
     isFine(page);
 });
 
-test('names that somebody hostile chose are shown and do nothing', async (t) => {
+test('hostile names are shown as text without effect', async (t) => {
     const evil = '<img src=x onerror="window.pwned=1">';
     const tree = new Tree(t, { [`${evil}.json`]: `{"<script>window.pwned=1</script>": "${'</script>'}"}`, 'turned\u202etxt.exe': 'x' });
     const server = await serve(t, { tree, args: ['--console', '--publish', 'app:///', '--allow-write'] });
@@ -322,7 +322,7 @@ test('names that somebody hostile chose are shown and do nothing', async (t) => 
     isFine(page);
 });
 
-test('it fits narrow screens, dark and light, and those who do not see it', async (t) => {
+test('layout fits narrow screens, dark and light modes and screen readers', async (t) => {
     const server = await serve(t, { files: { 'a.md': '# one\n' }, args: ['--console'] });
     const page = await open(t, server, 'overview', { viewport: { width: 390, height: 800 }, colorScheme: 'dark', bypassCSP: true });
     await page.locator('#link.on').waitFor();
@@ -340,7 +340,7 @@ test('it fits narrow screens, dark and light, and those who do not see it', asyn
     }
 });
 
-/** Lets the page read this history, and hear this status, in place of the server's. */
+/** Gives the page this history and status in place of the server's. */
 async function remember(page, samples, status) {
     await page.route('**/mcp', async (route) => {
         const sent = route.request().postDataJSON();
@@ -357,17 +357,17 @@ async function remember(page, samples, status) {
     });
 }
 
-test('charts begin with what the server remembers, with gaps, a scale and lag below a millisecond', async (t) => {
+test('charts start with the server history, with gaps, a scale and lag below a millisecond', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console'] });
     let history;
-    await eventually(async () => { // the first sample is taken when the server has begun
+    await eventually(async () => { // the first sample is taken after the server starts
         history = JSON.parse((await call(server, 'resources/read', { uri: 'tidings://self/history' })).contents[0].text);
         return history.samples.length > 0;
     }, 'a first sample');
     assert.equal(history.everyMs, 5000);
     assert.deepEqual(Object.keys(history.samples[0]), ['nowMs', 'changes', 'deliveries', 'requests', 'streams', 'memoryBytes', 'lagMs']);
 
-    // Ten minutes, of which three are missing in the middle.
+    // Ten minutes with three missing in the middle.
     const now = Date.now();
     const past = Array.from({ length: 120 }, (_, i) => ({ nowMs: now - 600_000 + i * 5000, changes: i * 10, deliveries: 0, requests: i, streams: 1, memoryBytes: 9 << 20, lagMs: { now: 0, p99: 0.25 } }))
         .filter((_, i) => i < 40 || i > 76);
@@ -385,7 +385,7 @@ test('charts begin with what the server remembers, with gaps, a scale and lag be
     isFine(page);
 });
 
-test('numbers are grey while the server cannot be reached', async (t) => {
+test('numbers are grey while the server is unreachable', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console'] });
     const page = await open(t, server);
     const colour = (selector) => page.locator(selector).first().evaluate((node) => getComputedStyle(node).color);
@@ -399,7 +399,7 @@ test('numbers are grey while the server cannot be reached', async (t) => {
     isFine(page);
 });
 
-test('changes leave out the state of the server itself, and lead to the resource', async (t) => {
+test('changes omit the server state and link to the resource', async (t) => {
     const server = await serve(t, { files: { 'a b.txt': 'the content' }, args: ['--console'] });
     const page = await open(t, server, 'changes');
     await shows(page, 'subscribed to');
@@ -421,7 +421,7 @@ test('changes leave out the state of the server itself, and lead to the resource
     isFine(page);
 });
 
-test('characters that hide or turn a text are shown by their number', async (t) => {
+test('invisible and bidirectional characters are shown by their number', async (t) => {
     const server = await serve(t, { files: {}, args: ['--console'] });
     const page = await open(t, server, 'overview', { bypassCSP: true });
     await page.addScriptTag({ path: fileURLToPath(new URL('../../src/server/console/dom.js', import.meta.url)) });
@@ -436,7 +436,7 @@ test('characters that hide or turn a text are shown by their number', async (t) 
     assert.deepEqual((await shown(kept)).map(([text]) => text.codePointAt(0)), kept);
 });
 
-test('at 390 pixels every view is reached by pointer and by key, and no table is cut off', async (t) => {
+test('every view at 390 pixels works by pointer and key without a cut table', async (t) => {
     const server = await serve(t, { files: { 'a-file-with-quite-a-long-name.md': '# one\n' }, args: ['--console'] });
     await listen(server, { resourceSubscriptions: [server.uri('')] }, named('a client with a long name', '10.11.12'));
     const page = await open(t, server, 'overview', { viewport: { width: 390, height: 800 } });
@@ -458,13 +458,13 @@ test('at 390 pixels every view is reached by pointer and by key, and no table is
     isFine(page);
 });
 
-test('other machines reach it only where it is asked who they are', async (t) => {
+test('remote clients reach the console only with authentication', async (t) => {
     const open = await run(t, ['serve', '--console', '--http', '0.0.0.0:0', '--allow-remote', new Tree(t).path]);
     assert.notEqual(open.code, 0);
     assert.match(open.stderr, /--console: '0\.0\.0\.0' can be reached by other machines.*ask for tokens/);
 });
 
-test('nodes that share a store are shown with version and lag, and one that was killed as gone', { skip }, async (t) => {
+test('nodes of a shared store are shown with version and lag, and a killed node as gone', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const nodes = await startNodes(t, 2, { databases: [database], args: ['--console', '--workers', '1'], isDirect: true });
     const page = await open(t, nodes[0].program);
@@ -477,7 +477,7 @@ test('nodes that share a store are shown with version and lag, and one that was 
     isFine(page);
 });
 
-test('nodes with names, versions and addresses that somebody hostile wrote into the store are shown and do nothing', { skip }, async (t) => {
+test('hostile node names, versions and addresses from the store are shown without effect', { skip }, async (t) => {
     const database = await Postgres.start(t);
     const [node] = await startNodes(t, 1, { databases: [database], args: ['--console', '--workers', '1'], isDirect: true });
     const evil = '<img src=x onerror="window.pwned=1">';

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A connection that is cut again and again after so many bytes, by the client itself: whoever comes
-// back with the last cursor, or event id, that arrived whole gets on, and learns of everything.
+// A client cuts its connection again and again after a number of bytes: with the last complete cursor or event id it
+// makes progress and receives every change.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -20,11 +20,10 @@ import { Tree } from './lib/tree.mjs';
 const COUNT = 120;
 const KEPT = 'published:///';
 const names = Array.from({ length: COUNT }, (_, i) => `${KEPT}r${String(i).padStart(3, '0')}`);
-/** With everything else that comes first, and little more than one message. */
+/** The message overhead and little more than one message. */
 const BUDGETS = [1500, 2500, 6000];
 
-/** The events of one exchange that arrive before `budget` bytes of its body have come, or before
- * `done(event)` says that it is enough. */
+/** The events of one exchange within the first `budget` bytes of its body, or until `done(event)` returns true. */
 function exchange(server, { method, headers, body, budget, done }) {
     return new Promise((resolve, reject) => {
         const sent = http.request({
@@ -65,7 +64,7 @@ function exchange(server, { method, headers, body, budget, done }) {
     });
 }
 
-/** Who learns, cut after `budget` bytes each time. */
+/** A client, cut after `budget` bytes each time. */
 class Reader {
     known = new Set();
     repeated = 0;
@@ -87,7 +86,7 @@ class Reader {
         return this.uris.every((uri) => this.known.has(uri));
     }
 
-    /** Until everything is known; each connection must tell something. */
+    /** Repeats until all changes are known; each connection must deliver some. */
     async readAll(connect) {
         let rounds = 0;
         for (let over = false; !over; rounds += 1) {
@@ -143,7 +142,7 @@ async function cursorOf(server, subscribed) {
     return ack._meta[CURSOR];
 }
 
-test('a listen that is cut after some bytes gets on, before and after a restart', async (t) => {
+test('listen stream cut after some bytes makes progress, before and after a restart', async (t) => {
     const { tree, args, server } = await start(t);
     const files = [tree.uri('a.txt'), tree.uri('b.txt')];
     const subscribed = [KEPT, ...files];
@@ -160,14 +159,14 @@ test('a listen that is cut after some bytes gets on, before and after a restart'
     await server.stop();
     const again = await serve(t, { tree, args });
     for (const budget of BUDGETS.slice(1)) {
-        // Files are not kept: one message for each says to look again.
+        // Files are not retained: one truncated update for each.
         const reader = new Reader(again, budget, [...names, ...files]);
         reader.cursor = cursor;
         await reader.readAll(() => reader.listening(subscribed));
     }
 });
 
-test('a stream of a session that is cut after some bytes gets on', async (t) => {
+test('session stream cut after some bytes makes progress', async (t) => {
     const { server } = await start(t);
     for (const budget of BUDGETS) {
         const session = await Session.open(server);

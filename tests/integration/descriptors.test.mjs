@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A server that runs out of descriptors: what it needs itself is kept back from connections; whoever is too much is
-// told so at once; and what cannot be looked at for want of one is owed to those who watch, and told to them.
-// The limit of a running server is set from outside (prlimit), so that it runs out exactly when a test says so.
+// A server without free descriptors: it reserves descriptors for its own use, refuses excess connections at once, and
+// reports file changes later if it cannot read them. The tests set the limit of a running server from outside
+// (prlimit), so that it is exhausted exactly when needed.
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -19,7 +19,7 @@ import { Tree } from './lib/tree.mjs';
 const PRLIMIT = '/usr/bin/prlimit';
 const files = { 'a.txt': '1', 'dir/b.txt': '1', 'dir/sub/c.txt': '1' };
 
-/** No descriptor with this number or a higher one is given to it from now on. */
+/** From now on the server gets no descriptor with this number or a higher one. */
 const limit = (server, count) => {
     execFileSync(PRLIMIT, [`--pid=${server.child.pid}`, `--nofile=${count}:4096`]);
 };
@@ -27,7 +27,7 @@ const limit = (server, count) => {
 const get = (uri) => ({ method: 'GET', path: `/resource?uri=${encodeURIComponent(uri)}` });
 const isTruncated = (m) => m.params?._meta?.['dev.tidings/truncated'] === true;
 
-test('300 connections at a limit of 300 leave what files and watches need', async (t) => {
+test('300 connections at a limit of 300 leave enough descriptors for files and watches', async (t) => {
     const under = [PRLIMIT, '--nofile=300:300'];
     const server = await serve(t, { files, under, args: ['--workers', '8'] });
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('')] });
@@ -52,13 +52,13 @@ test('300 connections at a limit of 300 leave what files and watches need', asyn
     assert.ok(lines.length > 0 && lines.length < 20, `${lines.length} lines in the log`);
 });
 
-test('without a descriptor for it a connection gets 503, and the log says so once a second', async (t) => {
+test('connection without a descriptor gets 503 and one log line a second', async (t) => {
     const server = await serve(t, { files, args: ['--workers', '2'] });
     const before = await from(t, server, '127.0.0.1');
     assert.equal((await before.request(modernRequest('server/discover'))).status, 200);
     const open = fs.readdirSync(`/proc/${server.child.pid}/fd`).map(Number);
     limit(server, Math.max(...open) + 1);
-    for (let i = open.length; i <= Math.max(...open); i++) { // what is free below it
+    for (let i = open.length; i <= Math.max(...open); i++) { // free numbers below it
         const one = await from(t, server, '127.0.0.1');
         await one.request(modernRequest('server/discover'));
     }
@@ -77,7 +77,7 @@ test('without a descriptor for it a connection gets 503, and the log says so onc
     assert.equal((await before.request(modernRequest('server/discover'))).status, 200);
 });
 
-test('without a descriptor for it a read is to be tried again, and no list is short of rows', async (t) => {
+test('read without a descriptor is to be retried and no list lacks rows', async (t) => {
     const server = await serve(t, { files: { ...files, ...Object.fromEntries(
         Array.from({ length: 200 }, (_, i) => [`many/${i}.txt`, 'x']),
     ) } });
@@ -102,7 +102,7 @@ test('without a descriptor for it a read is to be tried again, and no list is sh
     assert.ok(names.includes(server.uri('dir/link')));
 });
 
-test('what happens to files while there are no descriptors is told as missed, and then told', async (t) => {
+test('file changes without descriptors are reported as missed and then delivered', async (t) => {
     const [tree, quiet] = [new Tree(t, files), new Tree(t, files)];
     const server = await serve(t, { tree, mounts: [tree.path, quiet.path], args: ['--workers', '2'] });
     const { events } = await listen(server, { resourceSubscriptions: [server.uri('')] });
@@ -127,11 +127,11 @@ test('what happens to files while there are no descriptors is told as missed, an
     assert.ok(!other.events.messages.some(isTruncated), 'where nothing was missed nothing is said');
 });
 
-test('a subscription for which there is no descriptor is refused, and works later', async (t) => {
+test('subscription without a descriptor is refused and works later', async (t) => {
     const server = await serve(t, { files });
     const client = await from(t, server, '127.0.0.1');
     assert.equal((await client.request(modernRequest('server/discover'))).status, 200);
-    await listen(server, { resourceSubscriptions: [server.uri('a.txt')] }); // there is a watcher
+    await listen(server, { resourceSubscriptions: [server.uri('a.txt')] }); // a watcher exists
     limit(server, 4);
     const notifications = { resourceSubscriptions: [server.uri('dir/')] };
     const response = await client.request(modernRequest('subscriptions/listen', { notifications }));
@@ -143,7 +143,7 @@ test('a subscription for which there is no descriptor is refused, and works late
     await events.message(updates(server.uri('dir/b.txt')), 'an update');
 });
 
-/** A namespace of users in which there is no inotify instance for anybody. */
+/** A user namespace without inotify instances. */
 const WITHOUT_INOTIFY = ['/usr/bin/unshare', '--user', '--map-root-user', '/bin/sh', '-c'];
 const ALLOWED = '/proc/sys/user/max_inotify_instances';
 
@@ -156,7 +156,7 @@ function canUnshare() {
     }
 }
 
-test('without an inotify instance files are polled, which is said, until there is one', async (t) => {
+test('server without an inotify instance polls files and logs it until it gets one', async (t) => {
     if (!canUnshare()) {
         t.skip('no user namespaces here');
         return;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// "SEP-0000: Resource Subscription Correlation", replayed in both eras. It needs no profile: what it
-// proposes is the default. Beside the printed members of a notification there is `_meta`, where the
-// protocol has extensions; nothing else.
+// "SEP-0000: Resource Subscription Correlation", replayed in both eras. It needs no profile, because its proposal is
+// the default. Besides the printed members, a notification has only `_meta`, where the protocol allows extensions.
 
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
@@ -21,7 +20,7 @@ const FILES = {
     'logs/app.log': 'yes',
 };
 
-/** The resources the document names: files at their places, the others in examples/documents. */
+/** The resources that the document names: files in the tree, the others in examples/documents. */
 async function start(t, args = []) {
     const tree = new Tree(t, FILES);
     const mounts = ['home', 'logs'].flatMap((name) => {
@@ -136,7 +135,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         );
     });
 
-    test(`${era}: the use cases of the motivation are covered`, async (t) => {
+    test(`${era}: use cases of the motivation are covered`, async (t) => {
         const { server, tree } = await start(t);
         const { subscribe } = await join(t, server);
         const cases = [
@@ -152,7 +151,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         for (const [uri, change, changed] of cases) {
             const events = await subscribe(SUBSCRIBE(uri));
             if (uri.startsWith('api:')) {
-                await server.changed('api:///events/7', { type: 'notice' }); // none of its business
+                await server.changed('api:///events/7', { type: 'notice' }); // outside its subscription
             }
             await change();
             const mine = (m) => m.params?.subscribedUri === uri;
@@ -161,7 +160,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         }
     });
 
-    test(`${era}: what matches several subscriptions is told once for each`, async (t) => {
+    test(`${era}: each matching subscription gets one notification`, async (t) => {
         const { server, tree } = await start(t);
         const { subscribe } = await join(t, server);
         const foo = 'file:///home/projects/foo.txt';
@@ -183,21 +182,21 @@ for (const [era, join] of Object.entries(ERAS)) {
     });
 }
 
-test('what a subscription covers is documented for each scheme, in a form that programs read', async (t) => {
+test('subscription coverage of each scheme is documented in machine-readable form', async (t) => {
     const { server } = await start(t);
     const { json } = await modern(server, 'resources/read', { uri: 'tidings://self/semantics' });
     const rows = JSON.parse(json.result.contents[0].text);
     assert.match(JSON.stringify(rows), /file:/);
 });
 
-test('the structure of capabilities stays: subscribe and listChanged', async (t) => {
+test('capabilities keep their structure: subscribe and listChanged', async (t) => {
     const { server } = await start(t);
     const session = await Session.open(server);
     assert.deepEqual(session.result.capabilities.resources, { subscribe: true, listChanged: true });
 });
 
-test('overly broad subscriptions may be refused', async (t) => {
-    // What they name is served; only their breadth is what is wrong with them.
+test('server may refuse overly broad subscriptions', async (t) => {
+    // Their targets are valid; only their breadth is refused.
     for (const [breadth, refused] of [['0', true], ['10', false]]) {
         const { server } = await start(t, ['--publish', 'db:///a/', '--publish', 'db:///b/', '--max-breadth', breadth]);
         const session = await Session.open(server);
@@ -211,7 +210,7 @@ test('overly broad subscriptions may be refused', async (t) => {
                 assert.ok(json.result, JSON.stringify(json));
             }
         }
-        // What is narrower is taken in either case.
+        // Narrower subscriptions are accepted in both cases.
         assert.ok((await session.send('resources/subscribe', { uri: 'file:///home/user/' })).json.result);
     }
 });

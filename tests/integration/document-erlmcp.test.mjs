@@ -66,7 +66,7 @@ test('1.2 and 1.3: subscribing and unsubscribing answer as printed', async (t) =
   "result": {}
 }`),
     );
-    // What is not subscribed any more (everywhere else this is no error).
+    // An ended subscription (everywhere else this is not an error).
     assert.deepEqual(
         await ask(server, UNSUBSCRIBE, session.headers),
         printed(`{
@@ -86,8 +86,8 @@ test('1.2 and 1.3: subscribing and unsubscribing answer as printed', async (t) =
 
 test('1.2: an invalid URI is refused as printed', async (t) => {
     const { server, session } = await start(t);
-    // The printed one is a valid URI; what is invalid about it can only be its scheme, which nothing
-    // here has. 7.3 expects "JSONRPC_INVALID_PARAMS" for the same thing; 1.2 and 10.1 agree.
+    // The printed URI is valid; only its scheme can be invalid, because no resource here has it. 7.3 expects
+    // "JSONRPC_INVALID_PARAMS" for the same case; 1.2 and 10.1 agree.
     assert.deepEqual(
         await ask(server, SUBSCRIBE.replace(REPORT, 'invalid://uri'), session.headers),
         printed(`{
@@ -119,15 +119,14 @@ test('1.2: an invalid URI is refused as printed', async (t) => {
         const read = await session.send('resources/read', { uri });
         assert.ok([-32022, undefined].includes(read.json.error?.code), uri);
     }
-    // A parameter that is missing, or something else than a string, is no URI at all; nor is a valid URI to blame
-    // for an option.
+    // A missing parameter or a non-string is not a URI. A valid URI is not the cause of an invalid option.
     for (const params of [{}, { uri: 42 }, { uri: REPORT, _meta: { 'dev.tidings/options': { windowMs: -1 } } }]) {
         const { json } = await session.send('resources/subscribe', params);
         assert.equal(json.error.code, -32602, JSON.stringify(params));
     }
 });
 
-test('1.2: both URIs printed for the parameter are accepted', async (t) => {
+test('1.2: both printed URIs of the parameter are accepted', async (t) => {
     const { session } = await start(t, ['--mount', `file:///path/to/=${import.meta.dirname}`]);
     assert.deepEqual(await session.subscribe('weather://city/{location}'), {});
     const file = 'file:///path/to/document-erlmcp.test.mjs'; // printed: resource.txt
@@ -136,7 +135,7 @@ test('1.2: both URIs printed for the parameter are accepted', async (t) => {
 
 // ---- 2. Notification Message Format, 4. Resource Change Events --------------------------------
 
-test('2.1: notifications are as printed, whatever metadata they have', async (t) => {
+test('2.1: notifications are as printed, with any metadata', async (t) => {
     const { server, session, events } = await start(t);
     await session.subscribe(REPORT);
     await session.subscribe(CITY);
@@ -174,7 +173,7 @@ test('2.1: notifications are as printed, whatever metadata they have', async (t)
     assert.deepEqual(await events.message(), printed(rich));
 });
 
-test('4.4: every kind of value goes through', async (t) => {
+test('4.4: every kind of value passes through', async (t) => {
     const { server, session, events } = await start(t);
     await session.subscribe(REPORT);
     const metadata = {
@@ -192,7 +191,7 @@ test('4.4: every kind of value goes through', async (t) => {
     assert.deepEqual((await events.message()).params.metadata, metadata);
 });
 
-test('8.3: the printed guard drops no update, whether it has a version or not', async (t) => {
+test('8.3: the printed guard drops no update, with or without a version', async (t) => {
     const { server, session, events } = await start(t, ['--rate', '0', '--window', '0']);
     await session.subscribe(REPORT);
     let current = '';
@@ -214,7 +213,7 @@ test('8.3: the printed guard drops no update, whether it has a version or not', 
     assert.equal(processed, 24);
 });
 
-test('4.3: the first change, too, waits 100 ms for others', async (t) => {
+test('4.3: the first change also waits 100 ms for others', async (t) => {
     const { server, session, events } = await start(t, ['--rate', '0']);
     await session.subscribe(REPORT);
     const before = performance.now();
@@ -224,7 +223,7 @@ test('4.3: the first change, too, waits 100 ms for others', async (t) => {
     assert.ok(performance.now() - before >= 98, `${performance.now() - before} ms`);
 });
 
-test('2.3 and 4.3: rapid changes become one notification with the last state, at most one a second', async (t) => {
+test('2.3 and 4.3: rapid changes merge into one notification with the last state, at most one a second', async (t) => {
     const { server, session, events } = await start(t);
     await session.subscribe(REPORT);
     const times = [];
@@ -234,7 +233,7 @@ test('2.3 and 4.3: rapid changes become one notification with the last state, at
     };
     await changed(0);
     await events.message((m) => m.params.metadata.seq === 0, 'the first');
-    // Another client has the window alone, and hears of each of these; what is rated is coalesced.
+    // Another client has only the window and receives each of these changes; rate limits coalesce.
     const other = await listen(server, { resourceSubscriptions: [REPORT] });
     for (let seq = 1; seq <= 10; seq += 1) {
         await changed(seq);
@@ -242,16 +241,15 @@ test('2.3 and 4.3: rapid changes become one notification with the last state, at
     }
     const last = Date.now();
     await events.message((m) => m.params.metadata.seq === 10, 'the last state is never lost');
-    // By the times of the changes: each notification comes a second after the one before at the earliest, and
-    // only if something changed since. So of the changes of less than a second at most two are told, and one
-    // more for each second that they take.
+    // By the times of the changes: notifications are at least one second apart and need a new change. So changes within
+    // a second cause at most two notifications, and each further second one more.
     const told = events.messages.map((m) => m.params.metadata);
     const first = times[0];
     assert.ok(told.length <= 2 + Math.floor((last - first) / 1000), `${told.length} in ${last - first} ms`);
     assert.deepEqual(told.map((m) => m.seq), told.map((m) => m.seq).toSorted((a, b) => a - b));
 });
 
-test('9.1: the rate is configurable, by the server and by the subscription', async (t) => {
+test('9.1: server and subscription configure the rate', async (t) => {
     const { server, session, events } = await start(t, ['--rate', '0']);
     await session.subscribe(CITY);
     await session.call('resources/subscribe', {
@@ -269,7 +267,7 @@ test('9.1: the rate is configurable, by the server and by the subscription', asy
     );
 });
 
-test('9.3: a filter on the metadata is applied at the server', async (t) => {
+test('9.3: the server applies a metadata filter', async (t) => {
     const { server, session, events } = await start(t, ['--rate', '0', '--window', '0']);
     const filter = {
         properties: { metadata: { properties: { size: { exclusiveMinimum: 10000 } }, required: ['size'] } },
@@ -285,7 +283,7 @@ test('9.3: a filter on the metadata is applied at the server', async (t) => {
 
 // ---- 3. Unsubscription Handling, 5. Subscription Lifecycle ------------------------------------
 
-test('5.1: nothing comes after unsubscribing; reading works all the time', async (t) => {
+test('5.1: no update follows unsubscribing and reads always work', async (t) => {
     const { server, session, events } = await start(t, ['--rate', '0', '--window', '0']);
     await session.subscribe(REPORT);
     await session.subscribe(CITY);
@@ -300,7 +298,7 @@ test('5.1: nothing comes after unsubscribing; reading works all the time', async
     assert.equal(events.messages.filter(updated(REPORT)).length, 1);
 });
 
-test('3.2: when a session ends, so do its subscriptions', async (t) => {
+test('3.2: session end removes its subscriptions', async (t) => {
     const { server, session, events } = await start(t, ['--self']);
     await session.subscribe(REPORT);
     assert.equal((await totals(server)).subscriptions, 1);
@@ -309,9 +307,9 @@ test('3.2: when a session ends, so do its subscriptions', async (t) => {
     await eventually(async () => (await totals(server)).subscriptions === 0, 'it is gone');
 });
 
-// The document's subscribers are processes that are monitored. Ours say nothing when they are killed.
+// The document monitors subscriber processes. Ours send nothing when they are killed.
 for (const [era, scheme] of [['2025-11-25', 'ws'], ['2026-07-28', 'ws'], ['2026-07-28', 'http']]) {
-    test(`3.2: when the process of a subscriber is killed, its subscriptions go (${scheme} ${era})`, async (t) => {
+    test(`3.2: killed subscriber process loses its subscriptions (${scheme} ${era})`, async (t) => {
         const server = await serveDocuments(t, 'erlmcp', ['--self', '--session-timeout', '1h', '--keepalive', '1h']);
         const url = server.url.replace(/^http/, scheme);
         const watch = new Program(t, BIN, ['watch', '--era', era, url, REPORT, CITY], { mayFail: true });
@@ -325,7 +323,7 @@ for (const [era, scheme] of [['2025-11-25', 'ws'], ['2026-07-28', 'ws'], ['2026-
 
 // ---- 6.2 Transport-Agnostic Delivery ----------------------------------------------------------
 
-/** GET /events; the session is named by header, or in the query as browsers have to. */
+/** GET /events; a header names the session, or the query, as browsers require. */
 function getEvents(server, session, { query = false, accept, last } = {}) {
     const headers = { Accept: accept, ...(query ? {} : session.headers) };
     return request(server, {
@@ -361,12 +359,12 @@ test('6.2: GET /events is the stream of a session', async (t) => {
     }
 });
 
-test('6.2: GET /events as a long poll answers as soon as there is something to say', async (t) => {
+test('6.2: GET /events as a long poll answers as soon as a message exists', async (t) => {
     const server = await serveDocuments(t, 'erlmcp', ['--rate', '0', '--window', '0', '--workers', '4']);
     const session = await Session.open(server);
     await session.subscribe(REPORT);
     await session.subscribe(CITY);
-    // What happened between two polls is told by the next one.
+    // The next poll reports changes between two polls.
     await server.changed(REPORT, { seq: 1 });
     const uris = (messages) => messages.map((message) => message.params.uri);
     const first = await poll(server, session);
@@ -379,7 +377,7 @@ test('6.2: GET /events as a long poll answers as soon as there is something to s
         told.push(...uris(await poll(server, session, { query: true })));
     }
     assert.deepEqual(told, [REPORT, CITY]);
-    // One that waits is answered when something comes.
+    // A waiting poll is answered when a message arrives.
     const waiting = poll(server, session);
     let isOver = false;
     waiting.finally(() => {
@@ -391,7 +389,7 @@ test('6.2: GET /events as a long poll answers as soon as there is something to s
     assert.equal((await waiting)[0].params.metadata.seq, 3);
 });
 
-test('6.2: a poll with nothing to say ends after a while, and with its session', async (t) => {
+test('6.2: idle poll ends after a timeout and with its session', async (t) => {
     const server = await serveDocuments(t, 'erlmcp', ['--keepalive', '1s']);
     const session = await Session.open(server);
     assert.deepEqual(await poll(server, session), []);
@@ -404,7 +402,7 @@ test('6.2: a poll with nothing to say ends after a while, and with its session',
     connection.close();
 });
 
-test('6.2: /events is guarded, needs a session, and is not there by default', async (t) => {
+test('6.2: /events is guarded, needs a session and is off by default', async (t) => {
     const server = await serveDocuments(t, 'erlmcp');
     const session = await Session.open(server);
     const none = await getEvents(server, { headers: {} }, { accept: 'application/json' });
@@ -424,7 +422,7 @@ test('6.2: /events is guarded, needs a session, and is not there by default', as
 
 // ---- 8.4 URI templates ------------------------------------------------------------------------
 
-test('8.4: one subscription to a template hears of all its URIs', async (t) => {
+test('8.4: subscription to a template receives changes of all its URIs', async (t) => {
     const { server, session, events } = await start(t, ['--rate', '0', '--window', '0']);
     await session.subscribe('user://{username}');
     for (const uri of ['user://alice', 'user://bob', 'user://charlie']) {
@@ -450,7 +448,7 @@ test('10.1: the codes of the table', async (t) => {
     assert.equal(await code(few.session.send('resources/subscribe', { uri: CITY })), -32006);
 });
 
-test('a second initialize is refused, in a session and on a pipe', async (t) => {
+test('second initialize is refused in a session and on a pipe', async (t) => {
     const { server, session, events } = await start(t);
     const other = await Session.open(await serveDocuments(t, 'none'));
     for (const [where, code] of [[session, -32005], [other, -32600]]) {
@@ -461,7 +459,7 @@ test('a second initialize is refused, in a session and on a pipe', async (t) => 
     await session.subscribe(REPORT);
     await server.changed(REPORT, { seq: 1 });
     assert.equal((await events.message()).params.metadata.seq, 1, 'the session goes on');
-    // One that the server does not know is no session: it begins another one.
+    // An unknown session id is not a session: the request opens a new one.
     const unknown = await post(server, initialize(), { ...session.headers, 'Mcp-Session-Id': 'nobody' });
     assert.equal(unknown.status, 200);
     const pipe = Pipe.open(t, { args: ['--profile', 'erlmcp'] });
@@ -470,7 +468,7 @@ test('a second initialize is refused, in a session and on a pipe', async (t) => 
     assert.equal(error.code, -32005);
 });
 
-test('10.1 and 11.1: capabilities are what the configuration says', async (t) => {
+test('10.1 and 11.1: capabilities match the configuration', async (t) => {
     const { session } = await start(t, ['--no-list-changed']);
     assert.deepEqual(session.result.capabilities.resources, { subscribe: true, listChanged: false });
     const none = await serveDocuments(t, 'erlmcp', ['--no-subscribe']);
@@ -482,9 +480,9 @@ test('10.1 and 11.1: capabilities are what the configuration says', async (t) =>
 
 // ---- 12.3 Stress Testing ----------------------------------------------------------------------
 
-test('12.3: a thousand subscribers of one resource hear of its last state after a thousand changes', async (t) => {
+test('12.3: a thousand subscribers of one resource receive its last state after a thousand changes', async (t) => {
     const { server, session } = await start(t, ['--rate', '0', '--workers', '2']);
-    // A thousand sessions, ten at a time; the first, of `start`, has a connection too.
+    // A thousand sessions, ten at a time; the first, from `start`, also has a connection.
     const streams = [];
     const open = async () => {
         while (streams.length < 1000) {
@@ -496,7 +494,7 @@ test('12.3: a thousand subscribers of one resource hear of its last state after 
     };
     await session.end();
     await Promise.all(Array.from({ length: 10 }, open));
-    // The document pauses for 10 ms after each; without, what has to be merged is more.
+    // The document pauses for 10 ms after each; without pauses more changes merge.
     for (let seq = 1; seq < 1000; seq += 9) {
         await Promise.all(Array.from({ length: 9 }, (_, i) => server.changed(REPORT, { seq: seq + i })));
     }
@@ -506,9 +504,9 @@ test('12.3: a thousand subscribers of one resource hear of its last state after 
     streams.forEach((events) => events.close());
 });
 
-// ---- what the profile leaves alone ------------------------------------------------------------
+// ---- unaffected by the profile ----------------------------------------------------------------
 
-test('the modern era is as it always is', async (t) => {
+test('modern era is unchanged', async (t) => {
     const { server } = await start(t);
     const { events } = await listen(server, { resourceSubscriptions: [REPORT] });
     for (const seq of [1, 2]) {

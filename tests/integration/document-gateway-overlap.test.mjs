@@ -10,7 +10,7 @@ import { serveDocuments } from './lib/document.mjs';
 import { Session, updates } from './lib/rpc.mjs';
 
 // "100 resources, 10 sessions, 1 update: 2 instead of 10 notifications" counts sessions, not subscriptions.
-test('a session is told once of a change, however many of its subscriptions match', async (t) => {
+test('session gets one update per change for all matching subscriptions', async (t) => {
     const server = await serveDocuments(t, 'gateway', ['--window', '0']);
     const log = 'file://logs/app.log';
     const overlapping = [log, 'file://logs/*.log', 'file://logs/**', 'file://logs/'];
@@ -26,7 +26,7 @@ test('a session is told once of a change, however many of its subscriptions matc
     assert.deepEqual(events.messages.map((m) => m.params), [
         { uri: log }, { uri: 'file://logs/old/app.log' }, { uri: 'system://metrics' },
     ]);
-    // What changed without a stream is told once by the next one.
+    // The next stream reports changes without a stream once.
     events.close();
     await server.changed(log);
     await server.changed('system://metrics');
@@ -36,7 +36,7 @@ test('a session is told once of a change, however many of its subscriptions matc
     assert.equal(later.length, 1, JSON.stringify(next.messages));
 });
 
-test('a change that waits in a window is told although the subscription that holds it ends', async (t) => {
+test('change in a window is delivered although its subscription ends', async (t) => {
     const server = await serveDocuments(t, 'gateway', ['--window', '400ms']);
     const log = 'file://logs/app.log';
     const patterns = [log, 'file://logs/*.log'];
@@ -47,7 +47,7 @@ test('a change that waits in a window is told although the subscription that hol
         const events = await session.stream();
         await server.changed(log);
         await events.message(updates(log));
-        await server.changed(log); // held by one of both
+        await server.changed(log); // held by one of the two
         await session.call('resources/unsubscribe', { uri: given });
         await events.message((m) => events.messages.indexOf(m) > 0 && patterns.includes(m.params.uri), 'an update');
         assert.equal(events.messages.length, 2);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// "Resource Subscriptions (v1.8.0)" of mcp.gateway, replayed: requests and answers as it prints them,
-// under --profile gateway. What it prints of its own C# library has its counterpart in
-// examples/documents.c.
+// "Resource Subscriptions (v1.8.0)" of mcp.gateway, replayed: requests and answers as it prints them, under --profile
+// gateway. The counterpart of its C# library is examples/documents.c.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -40,7 +39,7 @@ async function stream(t, server, headers) {
 
 // ---- Quick Start ------------------------------------------------------------------------------
 
-test('the quick start works by curl as printed', async (t) => {
+test('quick start works by curl as printed', async (t) => {
     const server = await start(t);
 
     // 1. Subscribe to a resource. `-i` is added, to see "MCP-Session-Id header returned".
@@ -73,8 +72,8 @@ test('the quick start works by curl as printed', async (t) => {
     );
     const id = /^MCP-Session-Id: (\S+)$/im.exec(head)[1];
 
-    // 2. Open the stream; `-s` is added for quiet. The value of `id` is ours: it must say where to go
-    // on after a break, and be unique in the session.
+    // 2. Open the stream; `-s` is added for quiet. The value of `id` is ours: it must name the position to resume from
+    // and be unique in the session.
     const lines = shell(
         t,
         server,
@@ -175,7 +174,7 @@ test('subscribing and unsubscribing answer as printed, however often', async (t)
     }
 });
 
-test('what is not registered is refused as printed', async (t) => {
+test('unregistered resource is refused as printed', async (t) => {
     const server = await start(t);
     const headers = await subscribed(server);
     const refusal = (uri) =>
@@ -220,7 +219,7 @@ test('what is not registered is refused as printed', async (t) => {
     assert.equal(nowhere.error.data.detail, "Resource 'not a URI' is not configured");
 });
 
-test('a missing uri is -32602, and errors come with status 200', async (t) => {
+test('missing uri is -32602 and errors have status 200', async (t) => {
     const server = await start(t);
     const headers = await subscribed(server);
     const message = { jsonrpc: '2.0', method: 'resources/subscribe', params: {}, id: 1 };
@@ -232,7 +231,7 @@ test('a missing uri is -32602, and errors come with status 200', async (t) => {
     assert.equal(unknown.json.error.code, -32601);
 });
 
-test('reading fails with three codes, and _meta goes through', async (t) => {
+test('reading fails with three codes and _meta passes through', async (t) => {
     const mounts = [{ type: 'command', uri: 'cmd:///fails', argv: ['/bin/sh', '-c', 'exit 3'] }];
     const config = new Tree(t, { 'tidings.json': JSON.stringify({ mounts, publish: ['app:///'], allowWrite: true }) }).at('tidings.json');
     const server = await serve(t, { mounts: [], args: ['--config', config, '--profile', 'gateway'] });
@@ -250,7 +249,7 @@ test('reading fails with three codes, and _meta goes through', async (t) => {
     assert.deepEqual(resources.find((r) => r.uri === 'app:///a')._meta['example.com/by'], _meta['example.com/by']);
 });
 
-test('where there are no sessions there are no subscriptions, and the refusal is as printed', async (t) => {
+test('subscriptions without sessions are refused as printed', async (t) => {
     const pipe = Pipe.open(t, { args: ['--profile', 'gateway'] });
     for (const text of [SUBSCRIBE, UNSUBSCRIBE]) {
         const request = printed(text);
@@ -276,7 +275,7 @@ test('where there are no sessions there are no subscriptions, and the refusal is
     assert.equal(error.code, -32000);
 });
 
-test('an update goes to those who subscribed to that URI and to nobody else', async (t) => {
+test('update reaches only subscribers of its URI', async (t) => {
     const server = await start(t);
     const mine = await stream(t, server, await subscribed(server));
     const other = await stream(t, server, await subscribed(server, 'file://data/products.json'));
@@ -296,7 +295,7 @@ test('an update goes to those who subscribed to that URI and to nobody else', as
     assert.equal(other.messages.length, 1, 'it heard of its own resource only');
 });
 
-test('an update without URI goes to every session with a stream, subscribed or not', async (t) => {
+test('update without URI reaches every session with a stream, subscribed or not', async (t) => {
     const server = await start(t);
     const opened = await post(server, { jsonrpc: '2.0', method: 'ping', id: 1 }, version);
     const idle = { ...version, 'MCP-Session-Id': opened.headers.get('mcp-session-id') };
@@ -321,7 +320,7 @@ test('an update without URI goes to every session with a stream, subscribed or n
 
 // ---- Implementation Guide ---------------------------------------------------------------------
 
-test('the tool of the guide updates its resource, and those who subscribed are told', async (t) => {
+test('tool of the guide updates its resource and notifies its subscribers', async (t) => {
     const server = await start(t);
     const headers = await subscribed(server);
     const events = await stream(t, server, headers);
@@ -336,7 +335,7 @@ test('the tool of the guide updates its resource, and those who subscribed are t
     assert.equal((await events.message()).params.uri, 'file://data/users.json');
 });
 
-test('the resource of the guide is listed and read as it was defined', async (t) => {
+test('resource of the guide is listed and read as defined', async (t) => {
     const server = await start(t);
     const session = await Session.open(server);
     const { resources } = await session.call('resources/list');
@@ -351,7 +350,7 @@ test('the resource of the guide is listed and read as it was defined', async (t)
     assert.equal(typeof contents[0].text, 'string');
 });
 
-test('the JavaScript client of the guide works as printed', async (t) => {
+test('JavaScript client of the guide works as printed', async (t) => {
     const server = await start(t);
     // The document's EventSource takes headers, as those for Node did; this one takes a fetch.
     class EventSource extends Source {
@@ -448,7 +447,7 @@ test('subscriptions end with their session', async (t) => {
     assert.equal(again.status, 404, 'an ended session is not opened again unasked');
 });
 
-test('who subscribes before opening a stream misses nothing, and a broken stream is replayed', async (t) => {
+test('subscriber without a stream misses nothing and a broken stream is replayed', async (t) => {
     const server = await start(t);
     const headers = await subscribed(server, 'system://metrics');
     await server.changed('system://metrics', { n: 1 });
@@ -465,7 +464,7 @@ test('who subscribes before opening a stream misses nothing, and a broken stream
 
 // ---- Future Enhancements ----------------------------------------------------------------------
 
-test('the planned patterns match what they say', async (t) => {
+test('planned patterns match as documented', async (t) => {
     const server = await start(t);
     const planned = {
         'file://logs/*.log': ['file://logs/app.log', 'file://logs/app-12.log'],
@@ -496,7 +495,7 @@ test('the planned patterns match what they say', async (t) => {
 // ---- Testing ----------------------------------------------------------------------------------
 
 // Its unit tests ask a registry (Subscribe, IsSubscribed, Unsubscribe); ours is a resource.
-test('the registry of the unit tests has what was subscribed, and not what was given up', async (t) => {
+test('unit test registry holds current subscriptions only', async (t) => {
     const server = await start(t, ['--self']);
     const isSubscribed = async (uri) => {
         const { contents } = await call(server, 'resources/read', { uri: 'tidings://self/subscriptions' });
@@ -521,9 +520,9 @@ test('files have such URIs too: a directory mounted at file://data/', async (t) 
     assert.deepEqual(params, { uri: 'file://data/users.json' });
 });
 
-// ---- what its implementation does beside what the document says ---------------------------------
+// ---- undocumented behaviour of its implementation -----------------------------------------------
 
-test('an update without URI waits for a session that has no stream yet', async (t) => {
+test('update without URI waits for a session that has no stream yet', async (t) => {
     const server = await start(t);
     const headers = await subscribed(server);
     await server.changed();
@@ -531,7 +530,7 @@ test('an update without URI waits for a session that has no stream yet', async (
     assert.deepEqual((await events.message()).params, {});
 });
 
-test('statuses of HTTP are its own; each body is a whole JSON-RPC error', async (t) => {
+test('HTTP statuses are its own and each body is a whole JSON-RPC error', async (t) => {
     const server = await start(t);
     const headers = await subscribed(server);
     const gone = { ...version, 'MCP-Session-Id': 'nobody' };
@@ -555,9 +554,9 @@ test('statuses of HTTP are its own; each body is a whole JSON-RPC error', async 
     }
 });
 
-// ---- what the profile leaves alone ------------------------------------------------------------
+// ---- unaffected by the profile ----------------------------------------------------------------
 
-test('the modern era is as it always is', async (t) => {
+test('modern era is unchanged', async (t) => {
     const server = await start(t);
     const uri = 'file://data/users.json';
     const { events } = await listen(server, { resourceSubscriptions: [uri] });
@@ -570,7 +569,7 @@ test('the modern era is as it always is', async (t) => {
     assert.equal(json.error.data.uri, 'file://unknown.txt');
 });
 
-test('initialize still opens a session, and one that was asked for is not opened twice', async (t) => {
+test('initialize still opens a session and a requested session is not opened twice', async (t) => {
     const server = await start(t);
     const response = await post(server, initialize());
     const id = response.headers.get('mcp-session-id');

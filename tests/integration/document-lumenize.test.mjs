@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// "Lumenize (server) URI Template behavior improvements", replayed: its flows with the URIs, times and
-// answers it prints, under --profile lumenize. Where it prints no JSON ("notifications/resources/updated
-// with full current entity") the shape is that of the system it describes: `title` and `data`.
+// "Lumenize (server) URI Template behavior improvements", replayed: its flows with the printed URIs, times and answers,
+// under --profile lumenize. Where it prints no JSON ("notifications/resources/updated with full current entity") the
+// shape is that of the described system: `title` and `data`.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,7 +21,7 @@ const jsonSchema = {
     required: ['name'],
 };
 
-/** The entity of the document, as it was at 10:00; `ask(method, params)` gives the whole answer. */
+/** The entity of the document at 10:00; `ask(method, params)` returns the whole answer. */
 async function prepare(ask) {
     const call = async (name, given) => {
         const { result } = await ask('tools/call', { name, arguments: given });
@@ -39,7 +39,7 @@ async function prepare(ask) {
     return call;
 }
 
-/** On a pipe, where the order of what is said can be seen. */
+/** On a pipe, which shows the order of messages. */
 async function start(t) {
     const pipe = Pipe.open(t, { args });
     const hello = await pipe.handshake('DRAFT-2025-v2');
@@ -48,7 +48,7 @@ async function start(t) {
     return { pipe, ask, call: await prepare(ask) };
 }
 
-/** What was said from a request on, in order: its answer, and `count` updates. */
+/** The messages since a request, in order: its answer and `count` updates. */
 async function said(pipe, id, request, count) {
     const from = pipe.stdout.seen.length;
     await pipe.write({ jsonrpc: '2.0', id, ...request });
@@ -62,7 +62,7 @@ async function said(pipe, id, request, count) {
 
 // ---- 1. Current Entity Resource ---------------------------------------------------------------
 
-test('1: subscribing is answered by {}, then comes the whole entity, then each change of it', async (t) => {
+test('1: subscriber receives {}, then the whole entity, then each change of it', async (t) => {
     const { pipe, call } = await start(t);
     const [answer, first, ...more] = await said(
         pipe,
@@ -98,7 +98,7 @@ test('1: subscribing is answered by {}, then comes the whole entity, then each c
     assert.ok(next.params.data.validFrom > '2024-01-01T10:00:00.000Z');
 });
 
-test('1: a deletion is told as such, and so is the return', async (t) => {
+test('1: deletion and restoration are reported as such', async (t) => {
     const { pipe, ask, call } = await start(t);
     await ask('resources/subscribe', { uri: URI });
     await pipe.message(updates(URI), 'the entity');
@@ -113,7 +113,7 @@ test('1: a deletion is told as such, and so is the return', async (t) => {
     assert.deepEqual(back.params.data.value, { name: 'First Name', age: 7 });
 });
 
-test('1: the entity is read by resources/read and by GET', async (t) => {
+test('1: resources/read and GET read the entity', async (t) => {
     const server = await serve(t, { args, mounts: [] });
     const session = await Session.open(server, 'DRAFT-2025-v2');
     await prepare(async (method, params) => ({ result: await session.call(method, params) }));
@@ -128,7 +128,7 @@ test('1: the entity is read by resources/read and by GET', async (t) => {
     assert.equal((await request(server, { method: 'GET', path: `${URI}4` })).status, 404);
 });
 
-test('1: unsubscribing says so, once and again (never wrapped twice)', async (t) => {
+test('1: unsubscribing is confirmed the first time and again (never wrapped twice)', async (t) => {
     const { ask } = await start(t);
     await ask('resources/subscribe', { uri: URI });
     for (let i = 0; i < 2; i += 1) {
@@ -139,7 +139,7 @@ test('1: unsubscribing says so, once and again (never wrapped twice)', async (t)
 
 // ---- 2. Patch Update/Subscribe Resource -------------------------------------------------------
 
-test('2a: a patch from a baseline is applied', async (t) => {
+test('2a: patch from a baseline is applied', async (t) => {
     const { ask } = await start(t);
     const { result } = await ask('tools/call', {
         name: 'upsert-entity',
@@ -150,27 +150,27 @@ test('2a: a patch from a baseline is applied', async (t) => {
             validFrom: '2024-01-01T10:05:00Z',
         },
     });
-    // Printed is {"success": true, "newValidFrom": "2024-01-01T10:05:00Z"}. Times have milliseconds, and what
-    // MCP wants of the result of a tool stands beside both.
+    // Printed is {"success": true, "newValidFrom": "2024-01-01T10:05:00Z"}. Times have milliseconds, and the answer
+    // also has the members that MCP requires of a tool result.
     const { content, structuredContent, ...rest } = result;
     assert.deepEqual(rest, { success: true, newValidFrom: '2024-01-01T10:05:00.000Z' });
     assert.deepEqual(structuredContent.value, { name: 'Updated Name', age: 7 });
     assert.deepEqual(JSON.parse(content[0].text), structuredContent);
 });
 
-test('2a: a patch from an older baseline is applied to what is there now', async (t) => {
+test('2a: patch from an older baseline is applied to the current state', async (t) => {
     const { ask, call } = await start(t);
     const second = await call('upsert-entity', { uri: URI, value: { name: 'Second Name', age: 8 }, changedBy });
     const patch = { uri: `${URI}/patch`, baseline: '2024-01-01T10:00:00Z', patch: { name: 'Updated Name' } };
     const third = await call('upsert-entity', patch);
     assert.deepEqual(third.value, { name: 'Updated Name', age: 8 });
     assert.ok(third.newValidFrom > second.newValidFrom);
-    // Who wants to be told of the conflict says so.
+    // Clients request conflict reports explicitly.
     const { error } = await ask('tools/call', { name: 'upsert-entity', arguments: { ...patch, onConflict: 'fail' } });
     assert.deepEqual([error.code, error.data.reason, error.data.current], [-32602, 'conflict', third.newValidFrom]);
 });
 
-test('2a: a baseline that is none is refused, and so are properties the schema does not have', async (t) => {
+test('2a: invalid baselines and properties outside the schema are refused', async (t) => {
     const { ask } = await start(t);
     const upsert = (given) =>
         ask('tools/call', { name: 'upsert-entity', arguments: { uri: `${URI}/patch`, ...given } });
@@ -196,7 +196,7 @@ test('2a: a baseline that is none is refused, and so are properties the schema d
     assert.deepEqual(result.structuredContent.value, { name: 'First Name' });
 });
 
-test('2a: a baseline that is none is said in the log', async (t) => {
+test('2a: invalid baseline is logged', async (t) => {
     const server = await serve(t, { args, mounts: [] });
     const session = await Session.open(server);
     await prepare(async (method, params) => ({ result: await session.call(method, params) }));
@@ -208,7 +208,7 @@ test('2a: a baseline that is none is said in the log', async (t) => {
 });
 
 for (const name of ['baseline', 'initialBaseline']) {
-    test(`2b: a patch subscription with "${name}" is told what became of it, then patch by patch`, async (t) => {
+    test(`2b: patch subscription with "${name}" receives the outcome, then patch by patch`, async (t) => {
         const { pipe, call } = await start(t);
         await call('upsert-entity', {
             uri: `${URI}/patch`,
@@ -231,12 +231,12 @@ for (const name of ['baseline', 'initialBaseline']) {
         assert.equal(first.params.title, 'Entity User@1.0: user123');
         const { data } = first.params;
         assert.deepEqual(data.patch, { name: 'Updated Name' });
-        // "includes the baseline (in the validFrom field)": `baseline` is what it applies to, and
-        // `validFrom` where it leads.
+        // "includes the baseline (in the validFrom field)": `baseline` is the version to which it applies, `validFrom`
+        // the resulting version.
         assert.equal(data.baseline, '2024-01-01T10:00:00.000Z');
         assert.equal(data.validFrom, '2024-01-01T10:05:00.000Z');
         assert.equal(data.value, undefined);
-        // [Later], a deletion among them, which the system this describes forgot.
+        // [Later], with a deletion, which the described system omits.
         let at = data.validFrom;
         for (const patch of [{ age: null }, { name: 'Third Name', age: 8 }]) {
             const { newValidFrom } = await call('upsert-entity', { uri: `${URI}/patch`, baseline: at, patch });
@@ -249,7 +249,7 @@ for (const name of ['baseline', 'initialBaseline']) {
     });
 }
 
-test('2b: without a baseline, or with one that is none, there is no patch subscription', async (t) => {
+test('2b: patch subscription is refused with a missing or invalid baseline', async (t) => {
     const { ask } = await start(t);
     for (const baseline of [{}, { baseline: '2024-01-01T09:00:00Z' }, { baseline: 7 }]) {
         const { error } = await ask('resources/subscribe', { uri: `${URI}/patch`, ...baseline });
@@ -259,7 +259,7 @@ test('2b: without a baseline, or with one that is none, there is no patch subscr
 
 // ---- 3. Patch Read Resource, 4. Historical Point-in-Time Resource -----------------------------
 
-test('3 and 4: what changed since a version, and what was at an instant, are read and only read', async (t) => {
+test('3 and 4: changes since a version and state at an instant are read-only', async (t) => {
     const server = await serve(t, { args, mounts: [] });
     const session = await Session.open(server);
     const call = await prepare(async (method, params) => ({ result: await session.call(method, params) }));
@@ -297,7 +297,7 @@ test('3 and 4: what changed since a version, and what was at an instant, are rea
     }
 });
 
-test('the four templates are listed as printed, and that of the types; a cursor is ignored', async (t) => {
+test('four templates are listed as printed with those of the types and a cursor is ignored', async (t) => {
     const absolute = 'https://entities.example/universe/u/galaxy/g/star/s';
     for (const [base, more] of [['/entity/', []], [`${absolute}/entity/`, ['--entity-authority', absolute]]]) {
         const server = await serve(t, { args: [...args, ...more], mounts: [] });
@@ -317,11 +317,11 @@ test('the four templates are listed as printed, and that of the types; a cursor 
 
 // ---- Key Implementation Requirements ----------------------------------------------------------
 
-test('every version has a validFrom of its own, and they only rise', async (t) => {
+test('every version has its own validFrom and they only rise', async (t) => {
     const { call } = await start(t);
     const seen = ['2024-01-01T10:00:00.000Z'];
     for (const name of ['a', 'b', 'c']) {
-        // The same instant again and again: each is moved behind the one before it.
+        // The same instant repeatedly: each version starts after the previous one.
         const given = { uri: URI, value: { name }, validFrom: '2024-01-01T10:00:00Z' };
         const { newValidFrom } = await call('upsert-entity', given);
         assert.ok(newValidFrom > seen.at(-1), `${newValidFrom} after ${seen.at(-1)}`);
@@ -337,7 +337,7 @@ test('errors have the codes of that system', async (t) => {
     assert.equal(await code('resources/read', { uri: 'no uri' }), -32603);
     assert.equal(await code('resources/read', { uri: '/entity/User/user123' }), -32603);
     assert.equal(await code('no/such'), -32601);
-    // Refused calls are errors, too: of parameters and missing entities, and everything else.
+    // Refused calls are also errors: invalid parameters, missing entities and all others.
     const call = (name, given) => code('tools/call', { name, arguments: given });
     const nobody = '/entity/User@1.0/nobody';
     assert.equal(await call('upsert-entity', { uri: URI, value: 1, nonsense: true }), -32602);
@@ -346,9 +346,9 @@ test('errors have the codes of that system', async (t) => {
     assert.equal(await call('add-entity-type', { name: 'User', version: '1.0', jsonSchema }), -32603);
 });
 
-// ---- what the profile leaves alone ------------------------------------------------------------
+// ---- unaffected by the profile ----------------------------------------------------------------
 
-test('the modern era is as it always is', async (t) => {
+test('modern era is unchanged', async (t) => {
     const server = await serve(t, { args, mounts: [] });
     const session = await Session.open(server);
     await prepare(async (method, params) => ({ result: await session.call(method, params) }));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// "SEP-2093: Resource Contents Metadata and Resource Capabilities", replayed in both eras. It needs no
-// profile. Its printed answers name some members of each element; those must be there as printed, more
-// may ("servers SHOULD provide metadata fields when available"). hierarchy.test.mjs and reads.test.mjs
-// have the rest of the behaviour.
+// "SEP-2093: Resource Contents Metadata and Resource Capabilities", replayed in both eras. It needs no profile. Its
+// printed answers name some members of each element; those must match, and more are allowed ("servers SHOULD provide
+// metadata fields when available"). hierarchy.test.mjs and reads.test.mjs test the rest of the behaviour.
 
 import assert from 'node:assert/strict';
 import path from 'node:path';
@@ -39,7 +38,7 @@ const ERAS = {
     }),
 };
 
-/** Of `element` those members that are printed; what is printed with an end of "..." only begins so. */
+/** The members of `element` that are printed; a printed value that ends in "..." is a prefix. */
 function asPrinted(element, example) {
     return Object.fromEntries(
         Object.entries(example).map(([name, value]) => {
@@ -59,7 +58,7 @@ function check(contents, text) {
 }
 
 for (const [era, join] of Object.entries(ERAS)) {
-    test(`${era}: reading a listable resource gives children with metadata of their own`, async (t) => {
+    test(`${era}: reading a listable resource returns children with their own metadata`, async (t) => {
         const { server } = await start(t);
         const { result } = await join(server);
         const { contents } = await result('resources/read', { uri: 'file:///projects/src/' });
@@ -98,7 +97,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         assert.deepEqual(contents.map(({ mimeType }) => mimeType), resource._meta['dev.tidings/formats']);
     });
 
-    test(`${era}: a registered container lists the children that a template makes, in pages`, async (t) => {
+    test(`${era}: registered container lists the children that a template creates, in pages`, async (t) => {
         const { server } = await start(t);
         const { result } = await join(server);
         const uri = 'postgres://db/users';
@@ -111,7 +110,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         assert.equal(contents[0].uri, `${uri}/3`);
     });
 
-    test(`${era}: reading another gives its formats, all under the URI that was asked for`, async (t) => {
+    test(`${era}: reading another resource returns its formats, all under the requested URI`, async (t) => {
         const { server } = await start(t);
         const { result } = await join(server);
         const { contents } = await result('resources/read', { uri: 'file:///docs/report.pdf' });
@@ -146,7 +145,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         assert.equal(resources.find((r) => r.uri === 'file:///docs/report.pdf').mimeType, 'application/pdf');
     });
 
-    test(`${era}: metadata without content says what a list and a read say`, async (t) => {
+    test(`${era}: metadata without content equals that of a list and a read`, async (t) => {
         const { server } = await start(t);
         const { result, error } = await join(server);
         const uri = 'file:///projects/src/main.ts';
@@ -165,7 +164,7 @@ for (const [era, join] of Object.entries(ERAS)) {
         assert.ok(await error('resources/metadata', { uri: `${uri}x` }));
     });
 
-    test(`${era}: a list below a URI has its direct children, and needs one that is listable`, async (t) => {
+    test(`${era}: list below a URI has its direct children and needs a listable URI`, async (t) => {
         const { server } = await start(t);
         const { result, error } = await join(server);
         const below = async (uri) => (await result('resources/list', { uri })).resources.map((r) => r.uri);

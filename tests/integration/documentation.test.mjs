@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Whatever the documentation shows is done: commands are typed and must print what the page says,
-// JSON is parsed, configurations are loaded. C, links and names of tests are the matter of
-// tools/check-docs. How a page says what is what: lib/pages.mjs.
+// Tests all examples of the documentation: commands must print the shown output, JSON must parse, configurations must
+// load. tools/check-docs checks C code, links and test names. lib/pages.mjs defines the markup of pages.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -18,7 +17,7 @@ import { Tree } from './lib/tree.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-/** Kinds that nobody runs: recipes for other programs, and pictures. */
+/** Kinds that are not run: recipes for other programs, and pictures. */
 const NOT_OURS = {
     text: 'a picture, or words',
     c: 'compiled by tools/check-docs',
@@ -28,7 +27,7 @@ const NOT_OURS = {
     cmake: 'compared with tests/install/consumer below',
 };
 
-/** Why a block is left out, as pages may say it. */
+/** The allowed reasons to skip a block. */
 const EXCEPTIONS = {
     'needs root': 'installs packages or units',
     'another machine': 'names machines that do not exist here',
@@ -37,7 +36,7 @@ const EXCEPTIONS = {
     'another program': 'a command of a program that is not installed for the tests',
 };
 
-/** What pages say, and what it is here: the page's own port and directory, the program under test. */
+/** Text of pages and its local value: port, directory and program under test. */
 function translator(directory, port) {
     const table = [
         [/127\.0\.0\.1:7777/g, `127.0.0.1:${port}`],
@@ -55,18 +54,17 @@ const freePort = () => new Promise((resolve) => {
     });
 });
 
-/** A directory as the pages suppose it: the demo, and ./run that needs not build anything any more. */
+/** A directory that matches the pages: the demo and a ./run that needs no build. */
 function stage(t) {
     const tree = new Tree(t);
     fs.cpSync(path.join(root, 'demo'), tree.at('demo'), { recursive: true });
     fs.cpSync(path.join(root, 'examples'), tree.at('examples'), { recursive: true });
     fs.mkdirSync(tree.at('bin'));
-    // The page's port is the default of HTTP, which a server on stdio does not open by itself.
+    // The port of the page is the HTTP default, which a stdio server does not open by itself.
     const program = `case " $* " in *" --stdio "*) unset TIDINGS_HTTP ;; esac\nexec '${BIN}' "$@"`;
     fs.writeFileSync(tree.at('bin/tidings'), `#!/bin/sh\n${program}\n`, { mode: 0o755 });
     fs.writeFileSync(tree.at('run'), '#!/bin/sh\nexec tidings serve "${1:-demo}"\n', { mode: 0o755 });
-    // As the installed library says it, which tests/install looks at.
-    // A program that is not sanitized cannot use a library that is.
+    // The path of the installed library, which tests/install checks.
     const build = path.dirname(BIN).replace(/\b[at]san$/, 'release');
     const flags = `-I${root}include -L${build} -Wl,-rpath,${build} -ltidings`;
     fs.writeFileSync(tree.at('bin/pkg-config'), `#!/bin/sh\necho '${flags}'\n`, { mode: 0o755 });
@@ -127,33 +125,33 @@ function checkJson(tree, block, body, env) {
     }
 }
 
-test('every page does what it shows', async (t) => {
+test('commands and outputs of every page are correct', async (t) => {
     for (const page of pages(root)) {
         await t.test(page, (inner) => runPage(inner, fs.readFileSync(path.join(root, page), 'utf8')));
     }
 });
 
-test('the picture of the architecture is what its script draws', (t) => {
+test('architecture picture equals the output of its script', (t) => {
     const now = new Tree(t).at('architecture.svg');
     execFileSync(path.join(root, 'tools/draw-architecture'), [now]);
     const shown = path.join(root, 'docs/architecture.svg');
     assert.equal(fs.readFileSync(shown, 'utf8'), fs.readFileSync(now, 'utf8'), 'run tools/draw-architecture');
 });
 
-test('the README fits on two screens: 110 lines besides what is folded away', () => {
+test('README fits on two screens: 110 lines outside folded sections', () => {
     const text = fs.readFileSync(path.join(root, 'README.md'), 'utf8').replace(/<details>[^]*?<\/details>/g, '');
     const lines = text.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('<!--'));
     assert.ok(lines.length <= 110, `${lines.length} lines`);
 });
 
-test('the recorded session of the README is what the commands print', (t) => {
+test('recorded session of the README equals the output of the commands', (t) => {
     const now = new Tree(t).at('session.svg');
     execFileSync(path.join(root, 'tools/record'), [BIN, now], { env: cleanEnv(), stdio: 'pipe' });
     const shown = (file) => fs.readFileSync(file, 'utf8').replace(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'INSTANT').split('\n');
     assert.deepEqual(shown(path.join(root, 'docs/session.svg')), shown(now), 'run tools/record');
 });
 
-test('what a page shows for CMake is what the installed library is tested with', () => {
+test('CMake code on pages equals the test of the installed library', () => {
     const consumer = fs.readFileSync(path.join(root, 'tests/install/consumer/CMakeLists.txt'), 'utf8');
     for (const page of pages(root)) {
         const text = fs.readFileSync(path.join(root, page), 'utf8');
@@ -166,11 +164,11 @@ test('what a page shows for CMake is what the installed library is tested with',
     }
 });
 
-/** The cells of each row of the tables in a text. */
+/** The cells of each row of the tables in a string. */
 const tableRows = (text) => text.split('\n').filter((line) => line.startsWith('| '))
     .map((line) => line.split(/(?<!\\)\|/).slice(1, -1).map((cell) => cell.trim()));
 
-/** The cells of the first column of the table below a heading, without the head of the table. */
+/** The cells of the first column of the table below a heading, without the header. */
 const firstCells = (text, heading) => tableRows(text.split(`\n${heading}\n`)[1].split(/\n##+ /)[0]).slice(1)
     .map(([first]) => first);
 
@@ -181,7 +179,7 @@ function commandsOf(cell, names) {
         [`${word} ${next}`, `${first} ${word}`, word].find((name) => names.includes(name))));
 }
 
-test('the reference of the command line has every command and every exit status', () => {
+test('command reference has every command and every exit status', () => {
     const help = JSON.parse(execFileSync(BIN, ['help', '--json'], { env: cleanEnv() }));
     const text = fs.readFileSync(path.join(root, 'docs/reference/cli.md'), 'utf8');
     const names = help.commands.filter(({ commands }) => !commands).map(({ name }) => name);
@@ -191,14 +189,14 @@ test('the reference of the command line has every command and every exit status'
     assert.deepEqual(statuses, help.exitStatuses.map(({ status }) => status));
 });
 
-/** The ends of the range of an option, as the program names them for a value beyond it: `8 to 512`. */
+/** The range limits of an option, as the program prints them for a value outside: `8 to 512`. */
 function rangeOf({ name, kind }) {
     const beyond = { number: '999999999999', time: '99999h', size: '99999g' }[kind];
     const { stderr } = spawnSync(BIN, ['config', '--no-config', name, beyond], { env: cleanEnv(), encoding: 'utf8' });
     return stderr.match(/\(accepted: (\w+) to (\w+)/).slice(1);
 }
 
-test('the reference of the configuration has every option with its default, choices and range', () => {
+test('configuration reference has every option with its default, choices and range', () => {
     const { options } = JSON.parse(execFileSync(BIN, ['help', 'serve', '--json'], { env: cleanEnv() }));
     const text = fs.readFileSync(path.join(root, 'docs/reference/configuration.md'), 'utf8');
     const rows = new Map(tableRows(text).filter(([first]) => first.startsWith('`--'))
@@ -219,7 +217,7 @@ test('the reference of the configuration has every option with its default, choi
     }
 });
 
-// ---- what would make a page fail ------------------------------------------------------------------
+// ---- causes of page failures ----------------------------------------------------------------------
 
 const wrong = [
     ['output that does not come', '```console\n$ echo one\ntwo\n```', /the page shows\s+two\s+but this came:\s+one/],
@@ -234,7 +232,7 @@ const wrong = [
     ['a reason nobody knows', '<!-- not run: boring -->\n```sh\nfalse\n```', /'boring' is no known reason/],
 ];
 for (const [name, text, message] of wrong) {
-    test(`a page fails for ${name}`, (t) => assert.rejects(runPage(t, text), message));
+    test(`page fails for ${name}`, (t) => assert.rejects(runPage(t, text), message));
 }
 
 const right = {
@@ -244,7 +242,7 @@ const right = {
     'what is set up unseen': '<!-- before\nmkdir d\necho 1 >d/f\n-->\n```console\n$ cat d/f\n1\n```',
 };
 for (const [name, text] of Object.entries(right)) {
-    test(`a page may have ${name}`, (t) => runPage(t, text));
+    test(`page may have ${name}`, (t) => runPage(t, text));
 }
 
 test('shown lines are compared in order', () => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The end of a server that clients depend on: streams end one after the other, what is asked
-// meanwhile is answered, and nothing that was acknowledged is lost.
+// The shutdown of a server with clients: streams end one by one, requests are answered in the meantime, and no
+// acknowledged write is lost.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,7 +20,7 @@ const CROWD = 60;
 const isResult = (m) => m.result?.resultType === 'complete';
 const ofTcp = (url) => ({ host: '127.0.0.1', port: Number(new URL(url).port) });
 
-test('many streams end one after the other, the rest is served, a second signal ends all', async (t) => {
+test('many streams end one by one while others are served and a second signal ends all', async (t) => {
     const args = ['--drain', '10m', '--workers', '1'];
     const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0'];
     const server = await serveDoors(t, doors, { files, args });
@@ -34,7 +34,7 @@ test('many streams end one after the other, the rest is served, a second signal 
     const last = await peer.listen({ resourceSubscriptions: [uri] });
     server.child.kill('SIGTERM');
     await crowd[0].message(isResult, 'the result of the first');
-    // The others are there, hear of changes and may ask.
+    // The other streams still receive changes and may send requests.
     server.tree.replace('a.txt', 'b');
     await crowd[CROWD - 1].message(updates(uri), 'an update while it stops');
     await peer.message(updates(uri), 'an update while it stops');
@@ -55,7 +55,7 @@ test('many streams end one after the other, the rest is served, a second signal 
     server.check(await within(server.exited, 'the server to end'));
 });
 
-test('a few streams do not make the end take long', async (t) => {
+test('few streams do not delay shutdown', async (t) => {
     const server = await serve(t, { files, args: ['--drain', '10m'] });
     for (let i = 0; i < 8; i += 1) {
         await listen(server, { resourceSubscriptions: [server.uri('a.txt')] });
@@ -65,7 +65,7 @@ test('a few streams do not make the end take long', async (t) => {
 
 const TYPE = { name: 'Note', version: '1.0', jsonSchema };
 
-/** Write one entity after the other until the connection ends, and note which were acknowledged. */
+/** Writes entities until the connection ends and records acknowledged ones. */
 async function write(connect, who, acknowledged) {
     const ask = await connect();
     for (let n = 0; ; n += 1) {
@@ -86,7 +86,7 @@ async function write(connect, who, acknowledged) {
     }
 }
 
-test('every write that was acknowledged is there after the restart', async (t) => {
+test('acknowledged writes survive the restart', async (t) => {
     const tree = new Tree(t, files);
     const args = ['--entities', new Tree(t).at('entities.db'), '--drain', '2s'];
     const doors = ['--http', '127.0.0.1:0', '--tcp', '127.0.0.1:0'];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What outlives a restart: published resources with their content, and cursors. Who comes back with
-// the last cursor it received hears of exactly what changed meanwhile, also after kill -9 under
-// load; for what is not kept, and where the file does not know the cursor, it is told to look again.
+// State that survives a restart: published resources with their content, and cursors. A client that resumes with its
+// last cursor receives exactly the changes since then, also after kill -9 under load; for unretained resources and
+// unknown cursors it receives a truncated update.
 
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
@@ -24,7 +24,7 @@ const LATEST = 'entity:///Latest@1/'; // without history
 const MARK = `${PUBLISHED}mark`;
 const PLACES = [PUBLISHED, KEPT, LATEST];
 
-/** The URI of `id` in a place; ids of entities are unique whatever their type. */
+/** The URI of `id` in a place; entity ids are unique across types. */
 const at = (place, id) => place + (place === LATEST ? 'latest-' : '') + id;
 const everywhere = (...ids) => ids.flatMap((id) => PLACES.map((place) => at(place, id)));
 
@@ -34,7 +34,7 @@ function folder(t) {
     return path;
 }
 
-/** A server that keeps things in `file`, started again and again. */
+/** A server that stores its state in `file` and restarts repeatedly. */
 class Store {
     constructor(t, { entities = true } = {}) {
         this.t = t;
@@ -64,14 +64,14 @@ class Store {
         });
     }
 
-    /** The result of a tool that works. */
+    /** The result of a successful tool call. */
     async tool(name, args) {
         const result = await call(this.server, 'tools/call', { name, arguments: args });
         assert.ok(!result.isError, JSON.stringify(result));
         return result.structuredContent;
     }
 
-    /** Write number `n` at a URI of any kind; `undefined`: remove. */
+    /** Writes number `n` to a URI of any kind; `undefined` removes it. */
     async write(uri, n) {
         if (uri.startsWith(PUBLISHED)) {
             const method = n === undefined ? 'DELETE' : 'PUT';
@@ -86,7 +86,7 @@ class Store {
         }
     }
 
-    /** { n, etag } of what is there, or undefined. */
+    /** { n, etag } of the current content, or undefined. */
     async read(uri) {
         const path = `/resource?uri=${encodeURIComponent(uri)}`;
         const { status, text, headers } = await request(this.server, { method: 'GET', path });
@@ -99,7 +99,7 @@ class Store {
     }
 }
 
-/** What one client knows: the newest etag of each resource it was told of. */
+/** The state of one client: the newest etag of each reported resource. */
 class Model {
     known = new Map();
     truncated = [];
@@ -110,7 +110,7 @@ class Model {
         this.era = era;
     }
 
-    /** Subscribe; with `since` what was missed comes by itself. */
+    /** Subscribes; `since` replays missed changes. */
     async join(uris) {
         const subscriber = await Subscriber.join(this.store.server, this.era);
         const options = { windowMs: 0, initial: false, ...(this.cursor && { since: this.cursor }) };
@@ -122,7 +122,7 @@ class Model {
         this.counts = new Map();
     }
 
-    /** Take everything received so far into account. */
+    /** Processes all messages received so far. */
     take() {
         const { messages } = this.subscriber;
         for (; this.taken < messages.length; this.taken += 1) {
@@ -144,10 +144,8 @@ class Model {
         }
     }
 
-    /**
-     * Write the mark last, and wait until it is told: so is everything before it. Again while the
-     * cursor is lower, which it may be as long as several subscriptions catch up.
-     */
+    /** Writes the mark last and waits for its update, which follows all others. Repeats while the cursor is lower,
+     * which is possible while several subscriptions catch up. */
     async writeAndAwaitMark() {
         do {
             this.marks += 1;
@@ -163,13 +161,13 @@ class Model {
     }
 }
 
-/** How often the client was told of what, but for the mark. */
+/** The number of updates per resource, without the mark. */
 const told = (model) => Object.fromEntries([...model.counts].filter(([uri]) => uri !== MARK));
 
 for (const era of ['legacy', 'modern']) {
     const it = (name, body) => test(`${era}: ${name}`, body);
 
-    it('who comes back after a restart hears once of each thing that changed, and of no other', async (t) => {
+    it('client that resumes after a restart receives each changed resource once and no other', async (t) => {
         const store = new Store(t);
         await store.start();
         await store.addTypes();
@@ -206,7 +204,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(kinds.get(`${PUBLISHED}c`), 'deleted');
         assert.equal(kinds.get(at(LATEST, 'c')), 'deleted');
 
-        // Once more: nothing but what came after.
+        // Once more: only later changes.
         model.subscriber.close();
         await store.restart();
         await model.join(PLACES);
@@ -215,7 +213,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(model.truncated, []);
     });
 
-    it('what is not kept has to be looked at again after a restart, what is kept has not', async (t) => {
+    it('unretained resources must be read again after a restart and retained ones not', async (t) => {
         const store = new Store(t, { entities: false });
         store.args.push('--system', '--system-interval', '1h');
         await store.start();
@@ -238,7 +236,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(model.counts.get(`${PUBLISHED}x`), undefined);
     });
 
-    it('a cursor from after the copy that was put back, or of another file, is worth nothing', async (t) => {
+    it('cursor from after a restored backup or of another file is invalid', async (t) => {
         const store = new Store(t, { entities: false });
         await store.start();
         await store.write(`${PUBLISHED}x`, 1);
@@ -280,7 +278,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(elsewhere.truncated, [PUBLISHED]);
     });
 
-    it('killed at any moment under load, nothing told or acknowledged is missing', async (t) => {
+    it('server killed at any moment under load loses nothing delivered or acknowledged', async (t) => {
         const store = new Store(t);
         await store.start();
         await store.addTypes();
@@ -315,7 +313,7 @@ for (const era of ['legacy', 'modern']) {
             await store.server.kill();
             await Promise.all(writers);
             assert.ifError(broken);
-            model.take(); // what arrived before the stream broke
+            model.take(); // received before the stream broke
             await store.start();
             for (const uri of uris) {
                 const found = await store.read(uri);
@@ -338,7 +336,7 @@ for (const limit of [
     ['--log-entries', '2'],
     ['--log-age', '1ms'],
 ]) {
-    test(`history that does not reach back (${limit[0]}) is said after a restart`, async (t) => {
+    test(`history that is too short (${limit[0]}) is reported after a restart`, async (t) => {
         const store = new Store(t, { entities: false });
         await store.start();
         const model = new Model(store, 'modern');
@@ -358,7 +356,7 @@ for (const limit of [
     });
 }
 
-test('published resources are there after a restart with content, description and etag', async (t) => {
+test('published resources keep content, description and etag over a restart', async (t) => {
     const store = new Store(t, { entities: false });
     await store.start();
     const uri = `${PUBLISHED}notes/a.bin`;
@@ -383,7 +381,7 @@ test('published resources are there after a restart with content, description an
     assert.deepEqual(same, { uri, etag: made.etag, created: false });
 });
 
-test('what lies below no prefix any more stays in the file, and is served when it does again', async (t) => {
+test('resources below no prefix stay in the file and are served once a prefix covers them', async (t) => {
     const store = new Store(t, { entities: false });
     await store.start();
     await store.write(`${PUBLISHED}x`, 1);
@@ -399,7 +397,7 @@ test('what lies below no prefix any more stays in the file, and is served when i
     assert.equal((await store.read(`${PUBLISHED}x`)).n, 1);
 });
 
-test('one store: two files are refused', async (t) => {
+test('two store files are refused', async (t) => {
     const path = folder(t);
     const args = ['serve', '--entities', join(path, 'a.db'), '--store', join(path, 'b.db'), path];
     const { code, stderr } = await run(t, args);

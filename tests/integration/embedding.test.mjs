@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Programs that embed the server: examples/editor inside an epoll loop, examples/embed_libuv inside
-// a libuv loop, examples/hello on threads of its own; with the official clients of both eras.
+// Programs that embed the server: examples/editor in an epoll loop, examples/embed_libuv in a libuv loop,
+// examples/hello on separate threads; with the official clients of both eras.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -16,7 +16,7 @@ import { eventually, within } from './lib/wait.mjs';
 const BUFFER = 'editor:///buffer';
 const OPTIONS = { windowMs: 0, include: 'metadata' };
 
-/** Start the editor; `type(line)` is the keyboard. */
+/** Starts the editor; `type(line)` is the keyboard. */
 async function edit(t, lines = []) {
     const server = await serveExample(t, 'editor');
     server.type = (...typed) => server.child.stdin.write(typed.map((line) => `${line}\n`).join(''));
@@ -40,7 +40,7 @@ for (const [era, connect] of [
     ['legacy', legacyClient],
     ['modern', modernClient],
 ]) {
-    test(`${era}: the official client lists and reads what is typed`, async (t) => {
+    test(`${era}: official client lists and reads the edited text`, async (t) => {
         const { client, server } = await connect(t, 'http', { example: 'editor' });
         const { resources } = await client.listResources();
         assert.deepEqual(
@@ -56,7 +56,7 @@ for (const [era, connect] of [
         await assert.rejects(client.readResource({ uri: 'editor:///line/3' }), /line 3/);
     });
 
-    test(`${era}: every edit is told, with its line, and can be read at once`, async (t) => {
+    test(`${era}: every edit is reported with its line and readable at once`, async (t) => {
         const server = await edit(t, ['one', 'two']);
         const s = await Subscriber.join(server, era);
         await s.ask([BUFFER, 'editor:///line/1'], OPTIONS);
@@ -75,7 +75,7 @@ for (const [era, connect] of [
         assert.equal(await text(server), 'ONE\n');
     });
 
-    test(`${era}: after a burst of edits the last state is told`, async (t) => {
+    test(`${era}: last state of a burst of edits is reported`, async (t) => {
         const server = await edit(t, ['start']);
         const s = await Subscriber.join(server, era);
         await s.ask([BUFFER], OPTIONS);
@@ -88,7 +88,7 @@ for (const [era, connect] of [
     });
 }
 
-test('requests of many clients are answered while somebody types', async (t) => {
+test('requests of many clients are answered during edits', async (t) => {
     const server = await edit(t, ['start']);
     const clients = Array.from({ length: 20 }, async () => {
         for (let i = 0; i < 10; i += 1) {
@@ -107,7 +107,7 @@ for (const [how, end] of [
     ['the end of input', (server) => server.child.stdin.end()],
     ['SIGTERM', (server) => server.child.kill('SIGTERM')],
 ]) {
-    test(`${how} ends the loop: listens get their result, the exit status is 0`, async (t) => {
+    test(`${how} ends the loop: listens get their result and the exit status is 0`, async (t) => {
         const server = await edit(t, ['start']);
         const s = await Subscriber.join(server, 'modern');
         await s.ask([BUFFER], OPTIONS);
@@ -118,7 +118,7 @@ for (const [how, end] of [
     });
 }
 
-test('an address that is taken is said in one sentence', async (t) => {
+test('address in use is reported in one line', async (t) => {
     const server = await edit(t);
     const second = await run(t, ['--http', `127.0.0.1:${server.port}`], {
         file: `${EXAMPLES}/editor`,
@@ -133,7 +133,7 @@ test('thirty lines of C are a live server', async (t) => {
     assert.ok(code.length <= 30, `${code.length} lines`);
     const server = await serveExample(t, 'hello', ['--window', '0']);
     const { stdout } = await run(t, ['info', '--json', server.url]);
-    assert.deepEqual(JSON.parse(stdout).server, { name: 'hello', version: '0' }); // of the program, and not ours
+    assert.deepEqual(JSON.parse(stdout).server, { name: 'hello', version: '0' }); // of the program, not of tidings
     const s = await Subscriber.join(server, 'modern');
     await s.ask(['hello:///count']);
     await s.update('hello:///count');
@@ -141,7 +141,7 @@ test('thirty lines of C are a live server', async (t) => {
     await server.kill();
 });
 
-test('inside a libuv loop: reads, and ticks of the host arrive', async (t) => {
+test('libuv loop serves reads and delivers ticks of the host', async (t) => {
     const server = await serveExample(t, 'embed_libuv');
     const s = await Subscriber.join(server, 'modern');
     await s.ask(['clock:///now'], { windowMs: 0 });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Entities over plain HTTP: /entity/{type}@{version}/{id} and what may follow it.
+// Entities over plain HTTP: /entity/{type}@{version}/{id} and its suffixes.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -22,7 +22,7 @@ const ask = (server, method, path, { body, ...headers } = {}) =>
     fetch(`http://127.0.0.1:${server.port}${path}`, { method, body, headers });
 const get = (server, path, headers) => ask(server, 'GET', path, headers);
 
-/** The result of a tool that works. */
+/** The result of a successful tool call. */
 async function tool(server, name, args) {
     const result = await call(server, 'tools/call', { name, arguments: args });
     assert.ok(!result.isError, JSON.stringify(result));
@@ -37,7 +37,7 @@ async function withUsers(t, ...args) {
     return server;
 }
 
-/** The status and the members of a failure that do not depend on its words. */
+/** The status and the members of a failure, without messages. */
 async function failure(answer) {
     assert.equal(answer.headers.get('content-type'), 'application/json');
     const { error, uri, ...rest } = await answer.json();
@@ -45,7 +45,7 @@ async function failure(answer) {
     return [answer.status, rest];
 }
 
-test('an entity is read with its etag and time, and not sent to who has it', async (t) => {
+test('entity is read with its etag and time and answered with 304 if current', async (t) => {
     const server = await withUsers(t);
     const first = await upsert(server, ANN, { name: 'Ann' });
     const answer = await get(server, ANN);
@@ -53,7 +53,7 @@ test('an entity is read with its etag and time, and not sent to who has it', asy
     assert.equal(answer.headers.get('content-type'), 'application/json');
     assert.equal(answer.headers.get('cache-control'), 'no-cache');
     assert.equal(answer.headers.get('etag'), `"${first.validFrom}"`);
-    /* The second of the write, or the one before while it is not over. */
+    /* The second of the write, or the previous one until it is over. */
     const age = Math.floor(Date.parse(first.validFrom) / 1000) - Date.parse(answer.headers.get('last-modified')) / 1000;
     assert.ok(age === 0 || age === 1, `${age} s`);
     const text = await answer.text();
@@ -71,7 +71,7 @@ test('an entity is read with its etag and time, and not sent to who has it', asy
     assert.equal((await changed.json()).validFrom, second.validFrom);
 });
 
-test('what was is kept for good once it has an end, patches are asked for again', async (t) => {
+test('closed versions are cached permanently and patches are revalidated', async (t) => {
     const server = await withUsers(t);
     const first = await upsert(server, ANN, { name: 'Ann' });
     const path = `${ANN}/at/${first.validFrom}`;
@@ -98,7 +98,7 @@ test('what was is kept for good once it has an end, patches are asked for again'
     assert.deepEqual((await later.json()).patch, { name: 'Cat' });
 });
 
-test('what cannot be read is 400, 404 or 410, with a reason', async (t) => {
+test('unreadable entity is 400, 404 or 410 with a reason', async (t) => {
     const server = await withUsers(t);
     const { validFrom } = await upsert(server, ANN, { name: 'Ann' });
     const stored = { entityTypeName: 'User', entityTypeVersion: '1.0' };
@@ -166,12 +166,12 @@ test('types and entities are listed page by page', async (t) => {
     );
 });
 
-test('without entities there is nothing at their paths', async (t) => {
+test('paths of entities do not exist without entities', async (t) => {
     const server = await serve(t, {});
     assert.equal((await get(server, ANN)).status, 404);
 });
 
-test('pages of others are kept out, and may ask first', async (t) => {
+test('pages of other origins are rejected and may send a preflight', async (t) => {
     const server = await withUsers(t, '--allow-origin', 'https://app.example');
     await upsert(server, ANN, { name: 'Ann' });
     const evil = await get(server, ANN, { origin: 'https://evil.example' });
@@ -193,7 +193,7 @@ const writable = (t, ...args) => withUsers(t, '--allow-write', ...args);
 const json = (value) => ({ body: JSON.stringify(value), 'content-type': 'application/json' });
 const match = (version) => ({ 'if-match': `"${version}"` });
 
-test('an entity is put, patched, deleted and brought back over HTTP', async (t) => {
+test('entity is put, patched, deleted and restored over HTTP', async (t) => {
     const server = await writable(t);
     const created = await ask(server, 'PUT', `${ANN}?changedBy=tester&parentId=p`, json({ name: 'Ann' }));
     assert.equal(created.status, 201);
@@ -245,7 +245,7 @@ test('an entity is put, patched, deleted and brought back over HTTP', async (t) 
     assert.equal((await get(server, ANN)).status, 200);
 });
 
-test('what starts from another version is 412, or 409 without If-Match, and says what changed', async (t) => {
+test('write from another version is 412, or 409 without If-Match, and lists the changes', async (t) => {
     const server = await writable(t);
     const first = await upsert(server, ANN, { name: 'Ann' });
     const second = await upsert(server, ANN, { name: 'Bob' });
@@ -271,7 +271,7 @@ test('what starts from another version is 412, or 409 without If-Match, and says
     assert.deepEqual((await latest.json()).value, { name: 'Bob', age: 2 });
 });
 
-test('who changes what exists says from which version: 428', async (t) => {
+test('change of an existing entity needs its version: 428', async (t) => {
     const server = await writable(t);
     const { validFrom } = await upsert(server, ANN, { name: 'Ann' });
     const required = [428, { reason: 'conditionRequired', current: validFrom }];
@@ -282,7 +282,7 @@ test('who changes what exists says from which version: 428', async (t) => {
     assert.equal((await (await get(server, ANN)).json()).validFrom, validFrom);
 });
 
-test('what is put only where nothing is, or only where something is', async (t) => {
+test('conditional put is limited to missing or to existing entities', async (t) => {
     const server = await writable(t);
     const fresh = { ...json({ name: 'Ann' }), 'if-none-match': '*' };
     assert.equal((await ask(server, 'PUT', ANN, { ...json({ name: 'A' }), 'if-match': '*' })).status, 412);
@@ -297,7 +297,7 @@ test('what is put only where nothing is, or only where something is', async (t) 
     }
 });
 
-test('what is wrong with a write is said, where and by which rule', async (t) => {
+test('invalid write is reported with its place and rule', async (t) => {
     const server = await writable(t);
     const { validFrom } = await upsert(server, ANN, { name: 'Ann' });
     const any = { 'if-match': '*' };
@@ -337,7 +337,7 @@ test('what is wrong with a write is said, where and by which rule', async (t) =>
     assert.equal(post.headers.get('allow'), 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS');
 });
 
-test('an id that another type has is in the way: 409', async (t) => {
+test('id of another type is a conflict: 409', async (t) => {
     const server = await writable(t);
     await tool(server, 'add-entity-type', { name: 'Team', version: '1', jsonSchema: {} });
     await upsert(server, ANN, { name: 'Ann' });
@@ -346,7 +346,7 @@ test('an id that another type has is in the way: 409', async (t) => {
     assert.deepEqual([status, reason, entityTypeName], [409, 'otherType', 'User']);
 });
 
-test('a repeated key is carried out once', async (t) => {
+test('request with a repeated key runs once', async (t) => {
     const server = await writable(t);
     const put = () => ask(server, 'PUT', `${ANN}?idempotencyKey=k%201`, json({ name: 'Ann' }));
     const first = await put();
@@ -362,7 +362,7 @@ test('a repeated key is carried out once', async (t) => {
     assert.deepEqual(await tool(server, 'upsert-entity', args), { ...third, changed: false, replayed: true });
 });
 
-test('of many who start from one version exactly one writes', async (t) => {
+test('exactly one of many writers from one version succeeds', async (t) => {
     const server = await writable(t);
     const { validFrom } = await upsert(server, ANN, { name: 'Ann' });
     const answers = await Promise.all(
@@ -375,7 +375,7 @@ test('of many who start from one version exactly one writes', async (t) => {
 });
 
 for (const era of ERAS) {
-    test(`subscribers hear of what is written over HTTP, but for their own (${era})`, async (t) => {
+    test(`subscribers receive writes over HTTP except their own (${era})`, async (t) => {
         const server = await writable(t);
         const { validFrom } = await upsert(server, ANN, { name: 'Ann' });
         const _meta = { 'dev.tidings/options': { origin: 'me', echo: false, initial: false } };
@@ -399,7 +399,7 @@ for (const era of ERAS) {
     });
 }
 
-test('what is published takes no patches, and entities are written by any spelling', async (t) => {
+test('published resources take no patches and entities are written by any spelling', async (t) => {
     const server = await writable(t);
     const note = '/resource?uri=published%3A%2F%2F%2Fnote';
     assert.equal((await ask(server, 'PUT', note, { body: 'x' })).status, 201);

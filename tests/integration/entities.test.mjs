@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Entities through both official clients: a type, a life of one entity, conflicts, deletion and
-// return, what is told meanwhile, and that a restart with the same file keeps everything.
+// Entities through both official clients: a type, the lifetime of one entity, conflicts, deletion, restoration,
+// notifications, and a restart with the same file.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -30,7 +30,7 @@ function folder(t) {
 for (const era of ['legacy', 'modern']) {
     const it = (name, body) => test(`${era}: ${name}`, body);
 
-    it('an entity lives, is patched, conflicts, goes and returns, and survives a restart', async (t) => {
+    it('entity is created, patched, conflicts, deleted, restored and survives a restart', async (t) => {
         const file = join(folder(t), 'entities.db');
         const k = await Keeper.open(t, era, '--entities', file);
         await k.addType();
@@ -100,7 +100,7 @@ for (const era of ['legacy', 'modern']) {
         );
     });
 
-    it('who subscribes has the entity at once and whole on every change', async (t) => {
+    it('subscriber receives the whole entity at once and on every change', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
@@ -122,7 +122,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(deleted.params._meta['dev.tidings/change'], 'deleted');
     });
 
-    it('all of a type, and all below a parent, are told of everything, deletion and return too', async (t) => {
+    it('subscribers of a type or a parent receive every change, deletion and restoration', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         await k.done('add-entity-type', { name: 'Team', version: '1', jsonSchema: {} });
@@ -143,7 +143,7 @@ for (const era of ['legacy', 'modern']) {
             [() => k.done('delete-entity', { uri: kid }), 'deleted'],
             [() => k.done('undelete-entity', { uri: kid }), 'created', { name: 'Kim' }],
         ]) {
-            await put(team, 'T', 'q'); // of no concern to anybody
+            await put(team, 'T', 'q'); // outside every subscription
             await put(other, change, 'q');
             await act();
             await told(all, other, change === 'created' && value.name === 'Kid' ? 'created' : 'updated');
@@ -161,14 +161,14 @@ for (const era of ['legacy', 'modern']) {
             const left = await told(subscribed, kid, 'updated');
             assert.equal(entityIn(left).parentId, 'q', 'it left');
         }
-        await put(kid, 'Kai', 'q'); // no more of their concern
+        await put(kid, 'Kai', 'q'); // no longer in their subscription
         await put(kid, 'Kai', 'p');
         for (const subscribed of below) {
             assert.equal(entityIn(await told(subscribed, kid, 'updated')).value.name, 'Kai', 'it is back');
         }
     });
 
-    it('a version begins when it is said to, and ends when the next one begins', async (t) => {
+    it('version starts at its stated time and ends when the next one starts', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         const put = (name, validFrom, validTo) =>
@@ -193,7 +193,7 @@ for (const era of ['legacy', 'modern']) {
         assert.equal(early.validFrom, '2021-01-01T00:00:00.001Z', 'behind the one before it');
     });
 
-    it('what may not be subscribed to or read is refused', async (t) => {
+    it('forbidden subscriptions and reads are refused', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         const { validFrom } = await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
@@ -212,7 +212,7 @@ for (const era of ['legacy', 'modern']) {
         await assert.rejects(k.read(`${SEED}/at/yesterday`));
     });
 
-    it('a read that fails says why, and what there is instead', async (t) => {
+    it('failed read gives the reason and the current state', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         const { validFrom } = await k.done('upsert-entity', { uri: ANN, value: { name: 'Ann' } });
@@ -261,7 +261,7 @@ for (const era of ['legacy', 'modern']) {
         assert.deepEqual(Object.fromEntries(told.map((r) => [r.uri, r.data.reason])), refused);
     });
 
-    it('the store says what it refuses, where, and by which rule', async (t) => {
+    it('store reports the reason, place and rule of a refusal', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         const bad = await k.refused('upsert-entity', { uri: ANN, value: { name: 'A', age: -1 } });
@@ -288,7 +288,7 @@ for (const era of ['legacy', 'modern']) {
         }
     });
 
-    it('a transaction is whole or not at all, and once per key', async (t) => {
+    it('transaction is atomic and runs once per key', async (t) => {
         const k = await Keeper.open(t, era, '--entities', ':memory:');
         await k.addType();
         const put = (id, name) => ({ op: 'upsert', uri: `entity:///User@1.0/${id}`, value: { name } });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Entities by their absolute URIs (--entity-authority) and by short ones, without a type: other spellings of the same,
-// whatever is asked, and no way around the rules of access.
+// Entities by absolute URIs (--entity-authority) and by short URIs without a type: other spellings of the same entity
+// for every request, and no bypass of access rules.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -45,7 +45,7 @@ async function start(t, args = []) {
     return server;
 }
 
-test('every spelling reads, describes, writes and is got over HTTP', async (t) => {
+test('every spelling works for reads, descriptions, writes and HTTP', async (t) => {
     const server = await start(t);
     let n = 1;
     for (const [what, uri] of Object.entries(SPELLINGS)) {
@@ -78,7 +78,7 @@ test('every spelling reads, describes, writes and is got over HTTP', async (t) =
     assert.equal(JSON.parse((await call(server, 'resources/read', { uri: `${BASE}types` })).contents[0].text).length, 2);
 });
 
-test('a new entity needs its type, and what is no entity of ours stays so', async (t) => {
+test('new entity needs its type and foreign URIs stay foreign', async (t) => {
     const server = await start(t);
     const refused = await tool(server, 'upsert-entity', { uri: `${BASE}new`, value: {} });
     assert.equal(refused.reason, 'unknownEntity');
@@ -97,7 +97,7 @@ test('a new entity needs its type, and what is no entity of ours stays so', asyn
 });
 
 for (const era of ['legacy', 'modern']) {
-    test(`${era}: who subscribes with a spelling is told in that spelling`, async (t) => {
+    test(`${era}: subscriber receives updates in its own spelling`, async (t) => {
         const server = await start(t);
         const follower = await Subscriber.join(server, era);
         const literal = Object.values(SPELLINGS);
@@ -130,7 +130,7 @@ for (const era of ['legacy', 'modern']) {
     });
 }
 
-test('legacy: what was subscribed with one spelling is unsubscribed with another', async (t) => {
+test('legacy: subscription in one spelling is removed in another', async (t) => {
     const server = await start(t);
     const follower = await Subscriber.join(server, 'legacy');
     const [uri, own] = [`${BASE}note@1/a`, 'entity:///note@1/a'];
@@ -139,14 +139,14 @@ test('legacy: what was subscribed with one spelling is unsubscribed with another
     const { json } = await follower.session.send('resources/subscribe', { uri: patches, baseline: JSON.parse((await call(server, 'resources/read', { uri })).contents[0].text).validFrom });
     assert.ok(json.result);
     await follower.session.send('resources/unsubscribe', { uri: own });
-    await follower.session.send('resources/unsubscribe', { uri: own }); // not that of the patches
+    await follower.session.send('resources/unsubscribe', { uri: own }); // not the template of patches
     await tool(server, 'upsert-entity', { uri, value: { n: 2 } });
     await follower.update(`${BASE}note@1/`);
     await follower.message((m) => isUpdate(m) && m.params.subscribedUri === patches && !extras(m).initial, 'a patch');
     assert.ok(!follower.messages.some((m) => isUpdate(m) && m.params.subscribedUri === uri));
 });
 
-test('templates are listed with both spellings, and completed with either', async (t) => {
+test('templates are listed in both spellings and completed in either', async (t) => {
     const server = await start(t);
     const { resourceTemplates } = await call(server, 'resources/templates/list');
     const texts = resourceTemplates.map((r) => r.uriTemplate);
@@ -162,7 +162,7 @@ test('templates are listed with both spellings, and completed with either', asyn
     }
 });
 
-test('a rule holds for every spelling, in whichever it is written', async (t) => {
+test('rule applies to every spelling, whatever spelling it has', async (t) => {
     const tokens = new TokenFile(t);
     const given = Object.fromEntries(['ada', 'bob', 'eve'].map((name) => [name, tokens.give(name)]));
     const SEE = ['list', 'read', 'subscribe'];
@@ -205,7 +205,7 @@ test('a rule holds for every spelling, in whichever it is written', async (t) =>
             assert.ok((await follower.ask([uri])).refused[uri], uri);
         }
     }
-    // Eve sees the note and may not write it, whatever she calls it.
+    // Eve may see the note but not write it, in any spelling.
     for (const uri of Object.values(SPELLINGS)) {
         const said = await tool(eve, 'upsert-entity', { uri, value: { n: 'eve' } });
         assert.ok(said.error, `${uri}: ${JSON.stringify(said)}`);
@@ -218,7 +218,7 @@ test('a rule holds for every spelling, in whichever it is written', async (t) =>
     assert.equal((await tool(bob, 'get-entity-history', { uri: `${PREFIX}vault@1/s` })).versions.length, 1);
 });
 
-test('what can be no authority is refused, with the reason', async (t) => {
+test('invalid authority is refused with the reason', async (t) => {
     const cases = [
         ['example.org/u1', /does not begin with https:\/\//],
         ['ftp://example.org', /does not begin with https:\/\//],

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// An entity that is brought to a new version of its type has another URI from then on: who follows the old one is told
-// where it is, live and when coming back, and who may not know of that one is told that it is gone.
+// An entity that moves to a new version of its type gets another URI: subscribers of the old URI receive the new one,
+// live and after resuming, and clients without access to it receive a deletion.
 
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
@@ -58,7 +58,7 @@ const FOLLOWED = {
 };
 const options = { windowMs: 0, include: 'value', initial: false };
 
-/** What was told of the entity, by subscription, until the registry of types changed. */
+/** The updates of the entity by subscription, until the type registry changed. */
 async function heard(follower) {
     await follower.update(END);
     const told = follower.messages.filter((m) => isUpdate(m) && m.params.uri !== END);
@@ -82,7 +82,7 @@ for (const kind of ['memory', 'file']) {
     for (const era of ['legacy', 'modern']) {
         const it = (name, body) => test(`${era}, ${kind}: ${name}`, body);
 
-        it('who follows an entity is told once that it moved, however it is followed', async (t) => {
+        it('subscriber of an entity gets one update for its move, for every kind of subscription', async (t) => {
             const { server } = await start(t, kind);
             await type(server, '2');
             const follower = await Subscriber.join(server, era);
@@ -93,7 +93,7 @@ for (const kind of ['memory', 'file']) {
             checkMoves(await heard(follower));
         });
 
-        it('who comes back is told the same', async (t) => {
+        it('resuming client gets the same update', async (t) => {
             const { server, again } = await start(t, kind);
             await type(server, '2');
             const follower = await Subscriber.join(server, era);
@@ -114,7 +114,7 @@ for (const kind of ['memory', 'file']) {
     }
 }
 
-test('who comes back to what was deleted meanwhile is told so, and of its return', async (t) => {
+test('resuming client is notified of a deletion during its absence and of the restoration', async (t) => {
     const { server } = await start(t, 'memory');
     const follower = await Subscriber.join(server, 'modern');
     const { cursor } = await follower.ask([OLD]);
@@ -129,7 +129,7 @@ test('who comes back to what was deleted meanwhile is told so, and of its return
     assert.equal(extras(await back.update(OLD)).change, 'created');
 });
 
-test('patches go on to the version that the entity was upgraded with', async (t) => {
+test('patches continue up to the upgraded version', async (t) => {
     const { server } = await start(t, 'memory');
     const { validFrom: baseline } = await put(server, OLD, 7);
     await type(server, '2');
@@ -148,7 +148,7 @@ test('patches go on to the version that the entity was upgraded with', async (t)
     }
 });
 
-test('the tools that ask what changed say the same', async (t) => {
+test('change tools report the same move', async (t) => {
     const { server } = await start(t, 'memory');
     await type(server, '2');
     const { cursor } = await tool(server, 'changes_since', { uris: [OLD] });
@@ -164,7 +164,7 @@ test('the tools that ask what changed say the same', async (t) => {
     }
 });
 
-test('what is asked for or written at the old version says where it is', async (t) => {
+test('requests and writes for the old version name the new one', async (t) => {
     const { server } = await start(t, 'memory');
     await type(server, '2');
     const { validFrom } = await put(server, OLD, 2);
@@ -186,7 +186,7 @@ test('what is asked for or written at the old version says where it is', async (
     assert.match((await asked.ask([OLD])).refused[OLD], /its URI is entity:\/\/\/note@2\/a/);
 });
 
-test('who may not see the new version is told that the entity is gone, and nothing of where it is', async (t) => {
+test('client without access to the new version sees a deletion and no new location', async (t) => {
     const tokens = new TokenFile(t);
     const given = { ada: tokens.give('ada'), bob: tokens.give('bob') };
     const SEE = ['list', 'read', 'subscribe'];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Which era a message is from, what is checked in which order, and how it is answered: the tables
-// of the wire law (§2.2, §7.2, §7.3, §8), row by row, by plain POSTs.
+// The era of a message, the order of checks and the answers: the tables of the wire law (§2.2, §7.2, §7.3, §8), row by
+// row, with plain POSTs.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -27,7 +27,7 @@ const files = { 'a.txt': 'a' };
 const base64 = (text) => `=?base64?${Buffer.from(text).toString('base64')}?=`;
 const version = (value) => ({ 'MCP-Protocol-Version': value });
 
-/** Check one answer: status, error code (0: a result), and the id given back. */
+/** Checks one answer: status, error code (0: a result) and returned id. */
 function expect(response, status, code, id) {
     assert.equal(response.status, status, `status; body: ${response.text}`);
     if (code === null) {
@@ -46,7 +46,7 @@ function expect(response, status, code, id) {
 
 /** A request object without a claim. */
 const bare = (method, params) => ({ jsonrpc: '2.0', id: 7, method, ...(params && { params }) });
-/** A request object with one. */
+/** A request object with a claim. */
 const claimed = (method, params = {}, claim = {}) =>
     bare(method, { _meta: meta(claim), ...params });
 
@@ -184,13 +184,13 @@ test('Mcp-Name on resources/read', async (t) => {
             );
         });
     }
-    await t.test('a name that needs the sentinel', async () => {
+    await t.test('name that needs the sentinel', async () => {
         const raw = `file://${server.tree.path}/größe.txt`;
         server.tree.write('größe.txt', 'xl');
         const headers = { 'Mcp-Name': base64(raw) };
         expect(await modern(server, 'resources/read', { uri: raw }, { headers }), 200, 0);
     });
-    await t.test('is not demanded of lists', async () => {
+    await t.test('lists need no Mcp-Name', async () => {
         expect(
             await modern(server, 'resources/list', {}, { headers: { 'Mcp-Name': 'whatever' } }),
             200,
@@ -216,7 +216,7 @@ const IDS = [
     '-9223372036854775808', '""', '"a"', '"0"', '"1"', '"\\u00e9\\n\\"\\\\"', '"𝄞"', `"${'x'.repeat(200)}"`,
 ];
 
-test('ids come back verbatim with their type', async (t) => {
+test('ids are returned verbatim with their type', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     const same = (text, id) => assert.deepEqual(canonical(idText(text)), canonical(id), text);
@@ -258,7 +258,7 @@ const NOT_RPC = [
     ['null', 'null'],
 ];
 
-test('what is JSON but not JSON-RPC is 400 / -32600', async (t) => {
+test('valid JSON that is not JSON-RPC is 400 / -32600', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     for (const [name, body] of NOT_RPC) {
@@ -267,7 +267,7 @@ test('what is JSON but not JSON-RPC is 400 / -32600', async (t) => {
             expect(await post(server, body, version(MODERN)), 400, -32600);
         });
     }
-    await t.test('a response, sent by a modern client', async () => {
+    await t.test('response sent by a modern client', async () => {
         expect(
             await post(server, { jsonrpc: '2.0', id: 1, result: {} }, version(MODERN)),
             400,
@@ -276,7 +276,7 @@ test('what is JSON but not JSON-RPC is 400 / -32600', async (t) => {
     });
 });
 
-test('what is not JSON is 400 / -32700', async (t) => {
+test('invalid JSON is 400 / -32700', async (t) => {
     const server = await serve(t, { files });
     for (const body of [
         '{',
@@ -295,7 +295,7 @@ test('what is not JSON is 400 / -32700', async (t) => {
     }
 });
 
-test('-32022 names what is supported and what was asked for', async (t) => {
+test('-32022 names the supported and requested versions', async (t) => {
     const server = await serve(t, { files });
     const discover = await modern(server, 'server/discover');
     const known = discover.json.result.supportedVersions;
@@ -369,7 +369,7 @@ test('legacy: unknown method is 200 / -32601, bad params 200 / -32602', async (t
     expect(await session.send('logging/setLevel', { level: 'loud' }), 200, -32602);
 });
 
-test('a modern request inside a legacy session is served as modern', async (t) => {
+test('modern request inside a legacy session is served as modern', async (t) => {
     const server = await serve(t, { files });
     const session = await Session.open(server);
     const headers = { ...modernHeaders('resources/list'), 'Mcp-Session-Id': session.id };
@@ -391,7 +391,7 @@ test('legacy: _meta without a claim stays legacy', async (t) => {
     assert.equal(response.json.result.resultType, undefined);
 });
 
-test('initialize: each legacy version is granted, anything else becomes the newest', async (t) => {
+test('initialize: each legacy version is granted and any other becomes the newest', async (t) => {
     const server = await serve(t, { files });
     for (const asked of [...LEGACY, MODERN, '1999-01-01', 'nonsense']) {
         const response = await post(server, initialize(asked));
@@ -434,7 +434,7 @@ test('GET and DELETE with a modern version are 405', async (t) => {
     }
 });
 
-test('--protocol-max holds the server at a revision', async (t) => {
+test('--protocol-max limits the server to a revision', async (t) => {
     const server = await serve(t, { files, args: ['--protocol-max', '2025-06-18'] });
     const hello = await post(server, initialize('2025-11-25'));
     assert.equal(hello.json.result.protocolVersion, '2025-06-18');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The example programs do what their first lines say, and are as short as the documentation claims.
+// The example programs work as their first lines say and are as short as the documentation claims.
 
 import assert from 'node:assert/strict';
 import fs from 'node:fs';
@@ -15,10 +15,10 @@ const source = (name) => fs.readFileSync(fileURLToPath(new URL(`../../examples/$
 
 const text = async (server, uri) => (await call(server, 'resources/read', { uri })).contents[0].text;
 
-/** Everything, at once, with metadata. */
+/** All resources at once, with metadata. */
 const eager = { _meta: meta({ [OPTIONS]: { windowMs: 0, include: 'metadata' } }) };
 
-test('hello: a count that changes every second, in thirty lines', async (t) => {
+test('hello: count changes every second, in thirty lines', async (t) => {
     const code = source('hello').replace(/\/\*[^]*?\*\//g, '').split('\n').filter((line) => line.trim() !== '');
     assert.ok(code.length <= 30, `${code.length} lines`);
     const server = await serveExample(t, 'hello');
@@ -53,7 +53,7 @@ test('weather: every city of the template is live, with its temperature in the n
     assert.equal(json.error.code, -32602);
 });
 
-test('sensors: ten thousand of them count without a gap, and the total is right', async (t) => {
+test('sensors: ten thousand sensors count without a gap and the total is correct', async (t) => {
     const server = await serveExample(t, 'sensors');
     const watched = ['sensor:///0000', 'sensor:///4999', 'sensor:///9999', 'sensor:///total'];
     const { events } = await listen(server, { resourceSubscriptions: watched }, { params: eager });
@@ -81,7 +81,7 @@ test('sensors: ten thousand of them count without a gap, and the total is right'
         cursor = page.nextCursor;
     } while (cursor);
     assert.equal(count, 10_001);
-    const last = Number(await text(server, 'sensor:///9999')); // its batch may not be counted yet
+    const last = Number(await text(server, 'sensor:///9999')); // its batch may not count yet
     const total = Number(await text(server, 'sensor:///total'));
     assert.ok(total >= last * 10_000 - 1000 && total % 1000 === 0, `${last} ${total}`);
     for (const uri of ['sensor:///10000', 'sensor:///1', 'sensor:///00000', 'sensor:///totals']) {
@@ -90,7 +90,7 @@ test('sensors: ten thousand of them count without a gap, and the total is right'
     }
 });
 
-test('dice: a provider of a hundred lines lists, reads, and rolls while somebody watches', async (t) => {
+test('dice: provider of a hundred lines lists, reads, and rolls for subscribers', async (t) => {
     assert.ok(source('dice').split('\n').length - 1 <= 100);
     const server = await serveExample(t, 'dice');
     const { resources } = await call(server, 'resources/list');

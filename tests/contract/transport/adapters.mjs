@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The transports that speak in lines or over HTTP, as the suite wants them (suite.mjs says how).
+// Adapters of the line and HTTP transports for the suite (see suite.mjs).
 
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { Connection, encodeRequest } from '../../integration/lib/http.mjs';
@@ -94,7 +94,7 @@ class HttpPeer {
         return this.inbox.next(match, what, ms);
     }
 
-    /** Everything that comes on a stream, into the one inbox. */
+    /** Collects everything from a stream in the inbox. */
     #follow(events) {
         this.#streams.add(events);
         const pump = async () => {
@@ -177,7 +177,7 @@ class HttpPeer {
         return { ids, answers };
     }
 
-    /** Ask on a connection of its own, and end its input. */
+    /** Sends requests on a separate connection and ends its input. */
     async askAndFinish(era, method, params) {
         const connection = await Connection.open(this.server);
         await connection.send(this.#encode(era, method, params, freshId()));

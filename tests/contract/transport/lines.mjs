@@ -50,7 +50,7 @@ export class SocketPeer extends MessagePeer {
         });
     }
 
-    /** One message; its end is added. */
+    /** Sends one message and its terminator. */
     write(text) {
         return this.raw(`${text}\n`);
     }
@@ -63,7 +63,7 @@ export class SocketPeer extends MessagePeer {
         return new Promise((resolve) => this.socket.write(bytes, resolve));
     }
 
-    /** Nothing more will be asked; what was asked is still answered. */
+    /** Ends the input; requests already sent are still answered. */
     finish() {
         this.socket.end();
     }
@@ -72,11 +72,11 @@ export class SocketPeer extends MessagePeer {
         if (this.socket.remotePort) {
             reset(this.wire);
         } else {
-            this.socket.destroy(); // a Unix socket has no other way
+            this.socket.destroy(); // a Unix socket offers nothing else
         }
     }
 
-    /** Ask for much and read none of it. */
+    /** Sends many requests and reads no answer. */
     flood(era, requests) {
         this.socket.pause();
         const texts = requests.map(([method, params], i) => this.encode(era, method, params, i));
@@ -88,10 +88,8 @@ export class SocketPeer extends MessagePeer {
     }
 }
 
-/**
- * `tidings serve` with these doors; `doors` are the URLs it names when it is ready. `mounts`: what is
- * served instead of the tree.
- */
+/** `tidings serve` with these listeners; `doors` are the URLs that it prints when ready. `mounts` replaces the served
+ * tree. */
 export async function serveDoors(t, doors, { files, args = [], mounts, env, tree = new Tree(t, files) } = {}) {
     const program = new Program(t, BIN, ['serve', ...doors, ...args, ...(mounts ?? [tree.path])], { env });
     const line = await program.lines

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A peer whose messages go both ways on one stream: what adapters of pipes, line-framed sockets and
-// WebSocket have in common. A subclass sends one message (`write(text)`), pushes what arrives into
-// `inbox` as parsed JSON, and knows how its stream ends.
+// A peer with messages in both directions on one stream: the shared part of the pipe, line socket and WebSocket
+// adapters. A subclass sends one message (`write(text)`), pushes received messages into `inbox` as parsed JSON, and
+// detects the end of its stream.
 
 import { freshId, initialize, key, LATEST_LEGACY, meta } from '../../integration/lib/rpc.mjs';
 import { Inbox } from '../../integration/lib/wait.mjs';
@@ -35,14 +35,14 @@ export class MessagePeer {
         return JSON.stringify({ jsonrpc: '2.0', id, method, params: all });
     }
 
-    /** Anything in place of a message; the sentence and code it is refused with. */
+    /** Sends anything in place of a message; returns the error message and code. */
     async refused(text) {
         await this.write(text);
         const answer = await this.message((m) => m.error && !m.id, 'a refusal');
         return { text: answer.error.message, code: answer.error.code };
     }
 
-    /** Open a listen: its id and the parameters of its acknowledgement. */
+    /** Opens a listen; returns its id and the parameters of its acknowledgement. */
     async listen(notifications, id = freshId()) {
         await this.write(this.encode('modern', 'subscriptions/listen', { notifications }, id));
         const mine = (m) =>
@@ -52,7 +52,7 @@ export class MessagePeer {
         return { id, ack: ack.params };
     }
 
-    /** The client does not want it any more; nothing is answered. */
+    /** Cancels a listen; the server does not answer. */
     cancel(listening) {
         const params = { requestId: listening.id };
         return this.write(
@@ -65,7 +65,7 @@ export class MessagePeer {
         return this.message((m) => m.id === listening.id && m.result, 'the result of the listen');
     }
 
-    /** All requests at once, before any answer is read: the answers in the order they came. */
+    /** Sends all requests before reading an answer; returns the answers in order of arrival. */
     async pipeline(era, requests) {
         const ids = requests.map(() => freshId());
         const texts = requests.map(([method, params], i) =>
@@ -79,12 +79,12 @@ export class MessagePeer {
         return { ids, answers };
     }
 
-    /** Several messages in as few writes as the framing allows. */
+    /** Sends several messages in as few writes as the framing allows. */
     async writeAll(texts) {
         await Promise.all(texts.map((text) => this.write(text)));
     }
 
-    /** Updates that arrived, taken or not. */
+    /** Received updates, consumed or not. */
     get updates() {
         return this.inbox.seen.filter((m) => m.method === 'notifications/resources/updated');
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The transports that leave the machine once more, over TLS: what is promised does not change. The
-// certificate is made for each file.
+// The network transports over TLS: the contract does not change. Each file creates its own certificate.
 
 import { after } from 'node:test';
 

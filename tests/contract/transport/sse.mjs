@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// HTTP+SSE of 2024-11-05, as the suite wants it: a stream to read from, and a place to POST to.
+// The HTTP+SSE adapter (2024-11-05): a stream to read from and an endpoint for POST.
 
 import assert from 'node:assert/strict';
 
@@ -46,7 +46,7 @@ class SsePeer extends MessagePeer {
         await this.writeAll([text]);
     }
 
-    /** On one connection, so that they arrive in this order. */
+    /** On one connection, to keep this order. */
     async writeAll(texts) {
         const connection = await Connection.open(this.server);
         await connection.send(Buffer.concat(texts.map((text) => this.#encode(text))));
@@ -57,7 +57,7 @@ class SsePeer extends MessagePeer {
         connection.close();
     }
 
-    /** What is too long is refused where it was posted. */
+    /** Oversized messages are refused in the POST. */
     async refused(text) {
         const connection = await Connection.open(this.server);
         await connection.send(this.#encode(text));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What every transport promises, whatever its framing: one suite, run over an adapter of each. A
-// transport is done when it passes.
+// The contract of all transports, whatever their framing: one suite, run over an adapter of each. A transport is
+// complete when it passes.
 //
 // To add one, write an adapter (adapters.mjs has four, websocket.mjs and sse.mjs one each) and a file
 // `tests/integration/transport-NAME.test.mjs`; the function it passes is where a failure is reported:
@@ -53,7 +53,7 @@ export function contract(adapter, test = ordinary) {
     const unknown = Object.keys(cannot).filter((each) => !CAPABILITIES.includes(each));
     assert.deepEqual(unknown, [], `${name}: no such capability`);
 
-    /** A server and one client, shaken hands with in the legacy era. */
+    /** A server and one client after the legacy handshake. */
     async function open(t, era, options = {}) {
         const server = await adapter.serve(t, { files, ...options });
         return { server, peer: await join(t, server, era) };
@@ -67,7 +67,7 @@ export function contract(adapter, test = ordinary) {
         return peer;
     }
 
-    /** Subscribe in either era; what cancels it is `listening` or the URI. */
+    /** Subscribes in either era; `listening` or the URI cancels it. */
     async function subscribe(peer, era, uri) {
         if (era === 'modern') {
             return peer.listen({ resourceSubscriptions: [uri] });
@@ -101,7 +101,7 @@ export function contract(adapter, test = ordinary) {
     /* ---- requests ---------------------------------------------------------------------------- */
 
     for (const version of LEGACY) {
-        check(`the handshake of ${version}`, async (t) => {
+        check(`handshake succeeds with ${version}`, async (t) => {
             const { peer } = await open(t, 'modern');
             const result = await peer.handshake(version);
             assert.equal(result.protocolVersion, version);
@@ -109,7 +109,7 @@ export function contract(adapter, test = ordinary) {
         });
     }
 
-    check('the modern era needs no handshake', async (t) => {
+    check('modern era needs no handshake', async (t) => {
         const { peer } = await open(t, 'modern');
         const { result } = await peer.ask('modern', 'server/discover');
         assert.ok(result.supportedVersions.includes(MODERN));
@@ -128,7 +128,7 @@ export function contract(adapter, test = ordinary) {
             assert.equal(read.result.contents[0].text, 'b');
         });
 
-        check(`${era}: a large read arrives whole`, async (t) => {
+        check(`${era}: large read arrives complete`, async (t) => {
             const large = 'tidings \u00e9 '.repeat(400_000);
             const { server, peer } = await open(t, era, { files: { large } });
             const uri = server.uri('large');
@@ -136,13 +136,13 @@ export function contract(adapter, test = ordinary) {
             assert.equal(result.contents[0].text, large);
         });
 
-        check(`${era}: an unknown method is answered as such`, async (t) => {
+        check(`${era}: unknown method gets its error`, async (t) => {
             const { peer } = await open(t, era);
             const { error } = await peer.ask(era, 'no/such');
             assert.equal(error.code, -32601);
         });
 
-        check(`${era}: many requests at once get one answer each`, async (t) => {
+        check(`${era}: concurrent requests get one answer each`, async (t) => {
             const { server, peer } = await open(t, era);
             const names = Object.keys(files);
             const uris = Array.from({ length: 300 }, (_, i) => server.uri(names[i % 3]));
@@ -158,13 +158,13 @@ export function contract(adapter, test = ordinary) {
         });
     }
 
-    check('malformed JSON is refused, and the next message is heard', async (t) => {
+    check('malformed JSON is refused and the next message is read', async (t) => {
         const { peer } = await open(t, 'modern');
         assert.equal((await peer.refused('{"jsonrpc": "2.0", nonsense')).code, -32700);
         assert.ok((await peer.ask('modern', 'resources/list')).result);
     });
 
-    const tooLong = 'a message that is too long is refused, and the next one is heard';
+    const tooLong = 'oversized message is refused and the next message is read';
     checkIf('hear on after a message that is too long', tooLong, async (t) => {
         const args = ['--max-line', '4k', '--max-body', '4k'];
         const { peer } = await open(t, 'modern', { args });
@@ -173,7 +173,7 @@ export function contract(adapter, test = ordinary) {
         assert.ok((await peer.ask('modern', 'resources/list')).result);
     });
 
-    checkIf('end its input first', 'a client that ends its input gets its answer', async (t) => {
+    checkIf('end its input first', 'client that ends its input gets its answer', async (t) => {
         const { server, peer } = await open(t, 'modern');
         const params = { uri: server.uri('a.txt') };
         let answer;
@@ -191,7 +191,7 @@ export function contract(adapter, test = ordinary) {
     /* ---- subscriptions ----------------------------------------------------------------------- */
 
     for (const era of ERAS) {
-        check(`${era}: a change is told to whoever subscribed, and says why`, async (t) => {
+        check(`${era}: change is reported to its subscribers with the reason`, async (t) => {
             const { server, peer } = await open(t, era);
             const uri = server.uri('a.txt');
             const { id } = await subscribe(peer, era, uri);
@@ -204,7 +204,7 @@ export function contract(adapter, test = ordinary) {
             assert.equal(read.result.contents[0].text, 'new');
         });
 
-        check(`${era}: several subscriptions are told apart, and one can be ended`, async (t) => {
+        check(`${era}: subscriptions are distinct and one of them can end`, async (t) => {
             const { server, peer } = await open(t, era);
             const [a, b] = [server.uri('a.txt'), server.uri('b.txt')];
             const first = await subscribe(peer, era, a);
@@ -218,7 +218,7 @@ export function contract(adapter, test = ordinary) {
             await unsubscribe(peer, era, first);
             const count = () => peer.updates.filter(isUpdateOf(a)).length;
             const before = count();
-            await peer.ask(era, 'resources/list'); // the server has heard of it by then
+            await peer.ask(era, 'resources/list'); // the server has received it by then
             server.tree.replace('a.txt', '2');
             server.tree.replace('b.txt', '2');
             await peer.message(isUpdateOf(b), 'another update of b');
@@ -226,7 +226,7 @@ export function contract(adapter, test = ordinary) {
         });
     }
 
-    check('the server ends streams with a result when it stops', async (t) => {
+    check('server ends streams with a result when it stops', async (t) => {
         const { server, peer } = await open(t, 'modern');
         const first = await peer.listen({ resourceSubscriptions: [server.uri('a.txt')] });
         const second = await peer.listen({ resourcesListChanged: true });
@@ -237,7 +237,7 @@ export function contract(adapter, test = ordinary) {
         await stopped;
     });
 
-    check('a legacy stream ends when the server stops', async (t) => {
+    check('legacy stream ends when the server stops', async (t) => {
         const { server, peer } = await open(t, 'legacy');
         await subscribe(peer, 'legacy', server.uri('a.txt'));
         const stopped = server.stop();
@@ -248,7 +248,7 @@ export function contract(adapter, test = ordinary) {
     /* ---- peers ------------------------------------------------------------------------------- */
 
     for (const era of ERAS) {
-        checkIf('have several peers', `${era}: each peer hears of its own and no more`, async (t) => {
+        checkIf('have several peers', `${era}: each peer receives only its own changes`, async (t) => {
             const count = 20;
             const names = Array.from({ length: count }, (_, i) => `n${i}.txt`);
             const own = Object.fromEntries(names.map((each) => [each, 'x']));
@@ -273,7 +273,7 @@ export function contract(adapter, test = ordinary) {
             era === 'legacy' && !('have several peers' in cannot)
                 ? 'end a legacy session with its connection'
                 : 'have several peers';
-        checkIf(capability, `${era}: what a peer subscribed goes with it`, async (t) => {
+        checkIf(capability, `${era}: subscriptions end with their peer`, async (t) => {
             const { server, peer } = await open(t, era, { args: ['--self'] });
             await subscribe(peer, era, server.uri('a.txt'));
             await subscribe(peer, era, server.uri('b.txt'));
@@ -287,7 +287,7 @@ export function contract(adapter, test = ordinary) {
         });
     }
 
-    checkIf('cut a slow reader', 'a slow reader is cut, and nobody else notices', async (t) => {
+    checkIf('cut a slow reader', 'slow reader is disconnected without effect on other clients', async (t) => {
         const large = 'x'.repeat(1 << 20);
         const { server, peer } = await open(t, 'modern', {
             files: { ...files, large },

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// WebSocket, as the suite wants it: a client that answers pings and goodbyes.
+// The WebSocket adapter: a client that answers pings and close frames.
 
 import { defer } from '../../integration/lib/cleanup.mjs';
 import { serve } from '../../integration/lib/server.mjs';
