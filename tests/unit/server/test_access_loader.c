@@ -26,7 +26,7 @@ static const char *write_file(const char *text)
     return path;
 }
 
-static void rules_come_from_the_configuration_and_from_a_file(void **state)
+static void rules_load_from_configuration_and_file(void **state)
 {
     (void)state;
     struct config c;
@@ -70,7 +70,7 @@ static void rules_come_from_the_configuration_and_from_a_file(void **state)
     config_deinit(&c);
 }
 
-static void a_file_without_rules_allows_nothing(void **state)
+static void empty_rules_file_allows_nothing(void **state)
 {
     (void)state;
     struct config c;
@@ -90,7 +90,7 @@ static void a_file_without_rules_allows_nothing(void **state)
     config_deinit(&c);
 }
 
-static void what_is_wrong_with_a_rule_is_named(void **state)
+static void invalid_rule_is_reported_with_reason(void **state)
 {
     (void)state;
     static const struct {
@@ -137,9 +137,9 @@ static void what_is_wrong_with_a_rule_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_come_from_the_configuration_and_from_a_file),
-        cmocka_unit_test(a_file_without_rules_allows_nothing),
-        cmocka_unit_test(what_is_wrong_with_a_rule_is_named),
+        cmocka_unit_test(rules_load_from_configuration_and_file),
+        cmocka_unit_test(empty_rules_file_allows_nothing),
+        cmocka_unit_test(invalid_rule_is_reported_with_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

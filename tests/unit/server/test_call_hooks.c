@@ -126,7 +126,7 @@ static void begin_with_hooks(void)
     served_run();
 }
 
-static void each_call_is_reported_with_its_outcome(void **state)
+static void call_hook_reports_outcome_of_each_call(void **state)
 {
     (void)state;
     static const enum tidings_call_outcome expected[] = {TIDINGS_CALL_OK, TIDINGS_CALL_ERROR,
@@ -143,7 +143,7 @@ static void each_call_is_reported_with_its_outcome(void **state)
     assert_int_equal(handled, 4);
 }
 
-static void a_call_may_be_refused_before_its_handler(void **state)
+static void call_hook_rejects_call_before_handler_runs(void **state)
 {
     (void)state;
     begin_with_hooks();
@@ -155,7 +155,7 @@ static void a_call_may_be_refused_before_its_handler(void **state)
     assert_json(call_tool("works"), "result|content|0|text", "good");
 }
 
-static void a_call_of_a_tool_that_is_none_is_not_reported(void **state)
+static void call_hook_ignores_unknown_tool(void **state)
 {
     (void)state;
     begin_with_hooks();
@@ -167,7 +167,7 @@ static void a_call_of_a_tool_that_is_none_is_not_reported(void **state)
     assert_string_equal(seen.at[0].tool, "works");
 }
 
-static void hooks_are_set_before_the_server_runs(void **state)
+static void hooks_are_rejected_while_server_runs(void **state)
 {
     (void)state;
     struct tidings_call_hooks hooks = {.reserved = {&hooks}};
@@ -181,10 +181,10 @@ static void hooks_are_set_before_the_server_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(each_call_is_reported_with_its_outcome),
-        SERVED_BOTH(a_call_may_be_refused_before_its_handler),
-        SERVED_BOTH(a_call_of_a_tool_that_is_none_is_not_reported),
-        cmocka_unit_test_setup_teardown(hooks_are_set_before_the_server_runs, served_begin,
+        SERVED_BOTH(call_hook_reports_outcome_of_each_call),
+        SERVED_BOTH(call_hook_rejects_call_before_handler_runs),
+        SERVED_BOTH(call_hook_ignores_unknown_tool),
+        cmocka_unit_test_setup_teardown(hooks_are_rejected_while_server_runs, served_begin,
                                         served_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

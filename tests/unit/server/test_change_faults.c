@@ -88,7 +88,7 @@ static void look(const char *tool)
     }
 }
 
-static void a_look_survives_any_failed_allocation(void **state)
+static void changes_call_survives_any_failed_allocation(void **state)
 {
     (void)state;
     look("since");
@@ -101,7 +101,7 @@ static bool has_ended(void *user)
     return !c->is_waiting;
 }
 
-static void a_wait_survives_any_failed_allocation(void **state)
+static void wait_call_survives_any_failed_allocation(void **state)
 {
     (void)state;
     bool reached = true;
@@ -134,8 +134,8 @@ static void a_wait_survives_any_failed_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_look_survives_any_failed_allocation),
-        cmocka_unit_test(a_wait_survives_any_failed_allocation),
+        cmocka_unit_test(changes_call_survives_any_failed_allocation),
+        cmocka_unit_test(wait_call_survives_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void *announce(void *arg)
     return NULL;
 }
 
-static void what_other_threads_announce_is_followed(void **state)
+static void changes_call_follows_announcements_of_other_threads(void **state)
 {
     (void)state;
     served_set("change-tools", "on");
@@ -75,7 +75,7 @@ static void what_other_threads_announce_is_followed(void **state)
     pthread_join(thread, NULL);
 }
 
-static void they_are_offered_when_asked_for(void **state)
+static void change_tools_are_listed_if_enabled(void **state)
 {
     (void)state;
     served_run();
@@ -89,7 +89,7 @@ static void mine(void *user, struct tidings_call *call)
     tidings_call_done(call, 0, NULL);
 }
 
-static void a_name_that_is_taken_is_said(void **state)
+static void duplicate_tool_name_fails_the_start(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -106,9 +106,9 @@ static void a_name_that_is_taken_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(what_other_threads_announce_is_followed),
-        SERVED_BOTH(they_are_offered_when_asked_for),
-        SERVED_BOTH(a_name_that_is_taken_is_said),
+        SERVED_BOTH(changes_call_follows_announcements_of_other_threads),
+        SERVED_BOTH(change_tools_are_listed_if_enabled),
+        SERVED_BOTH(duplicate_tool_name_fails_the_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@
 
 /* ---- what is told ---------------------------------------------------------------------------- */
 
-static void without_a_cursor_there_is_one_to_begin_with(void **state)
+static void call_without_cursor_returns_a_first_cursor(void **state)
 {
     (void)state;
     harness_update(&harness_changes, "mem:///a");
@@ -35,7 +35,7 @@ static void without_a_cursor_there_is_one_to_begin_with(void **state)
     assert_count(ask_changes("since", with_cursor("\"uris\":[\"mem:///a\"]")), 0);
 }
 
-static void each_resource_is_told_once_with_its_latest_change(void **state)
+static void resource_is_listed_once_with_latest_change(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -56,7 +56,7 @@ static void each_resource_is_told_once_with_its_latest_change(void **state)
     assert_count(ask_changes("since", with_cursor("")), 0);
 }
 
-static void a_move_and_what_the_application_says_are_in_the_row(void **state)
+static void row_contains_move_and_application_data(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -78,7 +78,7 @@ static void a_move_and_what_the_application_says_are_in_the_row(void **state)
     assert_json(text, FOUND "changes|0|metadata|version", "mine");
 }
 
-static void only_what_the_uris_cover_is_told(void **state)
+static void changes_are_limited_to_covered_uris(void **state)
 {
     (void)state;
     const char *uris = "\"uris\":[\"mem:///row/{id}\",\"mem:///row/1\",\"mem:///b\"]";
@@ -93,7 +93,7 @@ static void only_what_the_uris_cover_is_told(void **state)
     assert_change(text, 1, "mem:///b", "updated");
 }
 
-static void a_page_ends_anywhere_and_the_next_one_goes_on(void **state)
+static void next_page_resumes_after_any_page_end(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -114,7 +114,7 @@ static void a_page_ends_anywhere_and_the_next_one_goes_on(void **state)
     }
 }
 
-static void a_page_has_a_bound_in_bytes(void **state)
+static void page_size_is_limited_in_bytes(void **state)
 {
     (void)state;
     static char wide[5000];
@@ -138,7 +138,7 @@ static void a_page_has_a_bound_in_bytes(void **state)
     assert_json(text, FOUND "more", "false");
 }
 
-static void many_rows_and_uris_are_looked_at_in_several_turns(void **state)
+static void many_rows_and_uris_take_several_turns(void **state)
 {
     (void)state;
     struct buf uris;
@@ -161,7 +161,7 @@ static void many_rows_and_uris_are_looked_at_in_several_turns(void **state)
     buf_deinit(&uris);
 }
 
-static void uris_that_cannot_be_watched_are_named(void **state)
+static void unwatchable_uris_are_listed_in_result(void **state)
 {
     (void)state;
     const char *uris = "\"uris\":[\"mem:///missing\",\"mem:///a\",\"other:///\"]";
@@ -182,7 +182,7 @@ static void uris_that_cannot_be_watched_are_named(void **state)
     assert_non_null(strstr(text, "4096"));
 }
 
-static void lost_history_is_told_as_a_gap(void **state)
+static void lost_history_is_reported_as_gap(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -210,7 +210,7 @@ static int begin_with_a_short_log(void **state)
     return 0;
 }
 
-static void what_may_be_anything_is_a_gap(void **state)
+static void unknown_change_is_reported_as_gap(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -235,7 +235,7 @@ static void add_with(const char *uri, tidings_read_fn read)
     harness_run_until_idle(&harness_changes);
 }
 
-static void contents_ride_along(void **state)
+static void contents_are_included_if_requested(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -263,7 +263,7 @@ static void read_binary(void *user, struct tidings_read *read, struct tidings_st
     tidings_read_done(read, tidings_read_blob(read, NULL, STR("\xff\x01"), &err), &err);
 }
 
-static void binary_content_is_an_embedded_resource(void **state)
+static void binary_content_becomes_embedded_resource(void **state)
 {
     (void)state;
     add_with("mem:///binary", read_binary);
@@ -286,7 +286,7 @@ static void hold_read(void *user, struct tidings_read *read, struct tidings_str 
     held = read;
 }
 
-static void contents_that_cannot_be_had_are_left_out(void **state)
+static void unreadable_contents_are_omitted(void **state)
 {
     (void)state;
     static char large[70000];
@@ -310,7 +310,7 @@ static void contents_that_cannot_be_had_are_left_out(void **state)
     }
 }
 
-static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state)
+static void client_is_dropped_if_it_disconnects_during_read(void **state)
 {
     (void)state;
     add_with("mem:///slow", hold_read);
@@ -325,7 +325,7 @@ static void a_client_that_goes_while_contents_are_read_is_forgotten(void **state
 
 /* ---- the meaning of URIs --------------------------------------------------------------------- */
 
-static void uris_mean_what_they_mean_in_subscriptions(void **state)
+static void uris_match_like_subscription_uris(void **state)
 {
     (void)state;
     struct stub p;
@@ -356,32 +356,34 @@ static void uris_mean_what_they_mean_in_subscriptions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(without_a_cursor_there_is_one_to_begin_with, changes_begin,
+        cmocka_unit_test_setup_teardown(call_without_cursor_returns_a_first_cursor, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(each_resource_is_told_once_with_its_latest_change,
-                                        changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(a_move_and_what_the_application_says_are_in_the_row,
-                                        changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(only_what_the_uris_cover_is_told, changes_begin,
+        cmocka_unit_test_setup_teardown(resource_is_listed_once_with_latest_change, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(a_page_ends_anywhere_and_the_next_one_goes_on,
-                                        changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(a_page_has_a_bound_in_bytes, changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(many_rows_and_uris_are_looked_at_in_several_turns,
+        cmocka_unit_test_setup_teardown(row_contains_move_and_application_data, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(changes_are_limited_to_covered_uris, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(next_page_resumes_after_any_page_end, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(page_size_is_limited_in_bytes, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(many_rows_and_uris_take_several_turns,
                                         changes_begin_with_a_long_log, changes_end),
-        cmocka_unit_test_setup_teardown(uris_that_cannot_be_watched_are_named, changes_begin,
+        cmocka_unit_test_setup_teardown(unwatchable_uris_are_listed_in_result, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(lost_history_is_told_as_a_gap, begin_with_a_short_log,
+        cmocka_unit_test_setup_teardown(lost_history_is_reported_as_gap, begin_with_a_short_log,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(what_may_be_anything_is_a_gap, changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(contents_ride_along, changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(binary_content_is_an_embedded_resource, changes_begin,
+        cmocka_unit_test_setup_teardown(unknown_change_is_reported_as_gap, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(contents_that_cannot_be_had_are_left_out, changes_begin,
+        cmocka_unit_test_setup_teardown(contents_are_included_if_requested, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(a_client_that_goes_while_contents_are_read_is_forgotten,
+        cmocka_unit_test_setup_teardown(binary_content_becomes_embedded_resource, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(unreadable_contents_are_omitted, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(client_is_dropped_if_it_disconnects_during_read,
                                         changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(uris_mean_what_they_mean_in_subscriptions, changes_begin,
+        cmocka_unit_test_setup_teardown(uris_match_like_subscription_uris, changes_begin,
                                         changes_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

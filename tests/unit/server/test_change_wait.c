@@ -25,7 +25,7 @@
 
 /* ---- what exists ----------------------------------------------------------------------------- */
 
-static void a_first_wait_reports_what_exists(void **state)
+static void first_wait_reports_existing_resources(void **state)
 {
     (void)state;
     const char *uris = "\"uris\":[\"mem:///b\",\"mem:///a\",\"mem:///row/\"]";
@@ -52,7 +52,7 @@ static void read_new(void *user, struct tidings_read *read, struct tidings_str u
     tidings_read_done(read, tidings_read_text(read, NULL, STR("new"), &err), &err);
 }
 
-static void what_exists_has_its_time_and_its_content(void **state)
+static void existing_resources_have_time_and_content(void **state)
 {
     (void)state;
     struct tidings_resource about = tidings_resource("mem:///built", "built", NULL);
@@ -66,7 +66,7 @@ static void what_exists_has_its_time_and_its_content(void **state)
     assert_content(text, 0, 1, "new");
 }
 
-static void only_a_wait_without_a_cursor_reports_what_exists(void **state)
+static void wait_with_cursor_omits_existing_resources(void **state)
 {
     (void)state;
     assert_count(ask_changes("since", "\"uris\":[\"mem:///a\"]"), 0);
@@ -86,7 +86,7 @@ static struct client *begin_wait(const char *uris)
     return c;
 }
 
-static void a_wait_ends_with_the_first_change(void **state)
+static void wait_returns_on_first_change(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"uris\":[\"mem:///row/\"]");
@@ -102,7 +102,7 @@ static void a_wait_ends_with_the_first_change(void **state)
     assert_json(text, FOUND "timedOut", "false");
 }
 
-static void a_wait_with_a_cursor_is_told_at_once_what_it_missed(void **state)
+static void wait_with_cursor_returns_missed_changes_at_once(void **state)
 {
     (void)state;
     ask_changes("since", "");
@@ -117,7 +117,7 @@ static void a_wait_with_a_cursor_is_told_at_once_what_it_missed(void **state)
     assert_change(end_call(c), 0, "mem:///a", "updated");
 }
 
-static void nothing_falls_between_two_calls(void **state)
+static void changes_between_two_waits_are_kept(void **state)
 {
     (void)state;
     enum { CHANGES = 2000 };
@@ -149,7 +149,7 @@ static void nothing_falls_between_two_calls(void **state)
     }
 }
 
-static void at_its_deadline_a_wait_says_so(void **state)
+static void wait_reports_timeout_at_deadline(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "\"timeoutMs\":30");
@@ -165,7 +165,7 @@ static void at_its_deadline_a_wait_says_so(void **state)
 
 /* ---- what nothing can match ------------------------------------------------------------------ */
 
-static void a_wait_for_what_nothing_can_match_returns_at_once(void **state)
+static void wait_returns_at_once_if_nothing_can_match(void **state)
 {
     (void)state;
     const char *never = "\"uris\":[\"mem:///no/*\",\"mem:///none/{x}\"]";
@@ -188,7 +188,7 @@ static void a_wait_for_what_nothing_can_match_returns_at_once(void **state)
     assert_change(text, 0, "mem:///no/1", "created");
 }
 
-static void a_wait_goes_on_if_one_of_the_uris_can_change(void **state)
+static void wait_continues_if_one_uri_can_change(void **state)
 {
     (void)state;
     const char *uris = "\"uris\":[\"mem:///no/*\",\"mem:///row/*\",\"other:///x\"]";
@@ -208,7 +208,7 @@ static void a_wait_goes_on_if_one_of_the_uris_can_change(void **state)
 
 /* ---- how it ends ----------------------------------------------------------------------------- */
 
-static void a_client_that_goes_is_forgotten(void **state)
+static void wait_is_dropped_if_client_disconnects(void **state)
 {
     (void)state;
     struct client *c = begin_call("wait", "");
@@ -236,7 +236,7 @@ static bool has_no_handlings(void *user)
     return list_empty(&harness_changes.worker[0]->handlers->calls);
 }
 
-static void a_lost_connection_of_a_session_ends_its_wait(void **state)
+static void lost_session_connection_ends_wait(void **state)
 {
     (void)state;
     struct harness_session s;
@@ -257,7 +257,7 @@ static struct subscriber *subscriber_that_waits(void)
     return list_entry(all->next, struct subscriber, link);
 }
 
-static void stopping_ends_a_wait_with_its_cursor(void **state)
+static void server_stop_ends_wait_with_cursor(void **state)
 {
     (void)state;
     struct client *c = begin_wait("\"uris\":[\"mem:///a\"]");
@@ -269,7 +269,7 @@ static void stopping_ends_a_wait_with_its_cursor(void **state)
     assert_json(ask_changes("wait", ""), FOUND "timedOut", "true"); /* and one that comes now */
 }
 
-static void the_application_may_end_a_wait(void **state)
+static void application_can_end_wait(void **state)
 {
     (void)state;
     struct client *c = begin_wait("\"uris\":[\"mem:///a\"]");
@@ -278,7 +278,7 @@ static void the_application_may_end_a_wait(void **state)
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
-static void a_wait_whose_subscriptions_are_taken_away_ends(void **state)
+static void wait_ends_if_its_subscriptions_are_revoked(void **state)
 {
     (void)state;
     struct client *c = begin_wait("\"uris\":[\"mem:///a\",\"mem:///b\"]");
@@ -338,7 +338,7 @@ static void waits_count_as_calls_and_as_broad_subscriptions(void **state)
     assert_count(ask_changes("since", "\"uris\":[\"mem:///a\"]"), 0);
 }
 
-static void without_subscriptions_there_is_nothing_to_look_at(void **state)
+static void change_tools_require_subscriptions(void **state)
 {
     (void)state;
     harness_changes.self.no_subscriptions = true;
@@ -348,38 +348,38 @@ static void without_subscriptions_there_is_nothing_to_look_at(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_first_wait_reports_what_exists, changes_begin,
+        cmocka_unit_test_setup_teardown(first_wait_reports_existing_resources, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(what_exists_has_its_time_and_its_content, changes_begin,
+        cmocka_unit_test_setup_teardown(existing_resources_have_time_and_content, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(only_a_wait_without_a_cursor_reports_what_exists,
+        cmocka_unit_test_setup_teardown(wait_with_cursor_omits_existing_resources, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(wait_returns_on_first_change, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(wait_with_cursor_returns_missed_changes_at_once,
                                         changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(a_wait_ends_with_the_first_change, changes_begin,
-                                        changes_end),
-        cmocka_unit_test_setup_teardown(a_wait_with_a_cursor_is_told_at_once_what_it_missed,
-                                        changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(nothing_falls_between_two_calls,
+        cmocka_unit_test_setup_teardown(changes_between_two_waits_are_kept,
                                         changes_begin_with_a_long_log, changes_end),
-        cmocka_unit_test_setup_teardown(at_its_deadline_a_wait_says_so, changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(a_wait_for_what_nothing_can_match_returns_at_once,
-                                        changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(a_wait_goes_on_if_one_of_the_uris_can_change, changes_begin,
+        cmocka_unit_test_setup_teardown(wait_reports_timeout_at_deadline, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(a_client_that_goes_is_forgotten, changes_begin,
+        cmocka_unit_test_setup_teardown(wait_returns_at_once_if_nothing_can_match, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(a_lost_connection_of_a_session_ends_its_wait, changes_begin,
+        cmocka_unit_test_setup_teardown(wait_continues_if_one_uri_can_change, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(stopping_ends_a_wait_with_its_cursor, changes_begin,
+        cmocka_unit_test_setup_teardown(wait_is_dropped_if_client_disconnects, changes_begin,
                                         changes_end),
-        cmocka_unit_test_setup_teardown(the_application_may_end_a_wait, changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(a_wait_whose_subscriptions_are_taken_away_ends,
-                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(lost_session_connection_ends_wait, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(server_stop_ends_wait_with_cursor, changes_begin,
+                                        changes_end),
+        cmocka_unit_test_setup_teardown(application_can_end_wait, changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(wait_ends_if_its_subscriptions_are_revoked, changes_begin,
+                                        changes_end),
         cmocka_unit_test_setup_teardown(watcher_rescans_after_lost_messages, changes_begin,
                                         changes_end),
         cmocka_unit_test_setup_teardown(waits_count_as_calls_and_as_broad_subscriptions,
                                         changes_begin, changes_end),
-        cmocka_unit_test_setup_teardown(without_subscriptions_there_is_nothing_to_look_at,
-                                        changes_begin, changes_end),
+        cmocka_unit_test_setup_teardown(change_tools_require_subscriptions, changes_begin,
+                                        changes_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void from_all_threads(void)
     }
 }
 
-static void changes_of_one_thread_keep_their_order_and_the_last_is_heard(void **state)
+static void changes_of_one_thread_arrive_in_order_including_last(void **state)
 {
     (void)state;
     begin();
@@ -120,7 +120,7 @@ static void changes_of_one_thread_keep_their_order_and_the_last_is_heard(void **
     }
 }
 
-static void an_overload_is_told_to_the_caller_and_to_every_subscription(void **state)
+static void overload_is_reported_to_caller_and_subscriptions(void **state)
 {
     (void)state;
     served_set("max-announced", "64k");
@@ -158,7 +158,7 @@ static void an_overload_is_told_to_the_caller_and_to_every_subscription(void **s
     }
 }
 
-static void what_cannot_be_told_is_refused_on_the_spot(void **state)
+static void invalid_announcement_is_rejected_at_once(void **state)
 {
     (void)state;
     static char large[(64 << 10) + 16];
@@ -192,9 +192,9 @@ int main(void)
 #define BOTH(f)                                                                                    \
     cmocka_unit_test_prestate_setup_teardown(f, served_begin, served_end, one),                    \
         cmocka_unit_test_prestate_setup_teardown(f, served_begin, served_end, two)
-        BOTH(changes_of_one_thread_keep_their_order_and_the_last_is_heard),
-        BOTH(an_overload_is_told_to_the_caller_and_to_every_subscription),
-        BOTH(what_cannot_be_told_is_refused_on_the_spot),
+        BOTH(changes_of_one_thread_arrive_in_order_including_last),
+        BOTH(overload_is_reported_to_caller_and_subscriptions),
+        BOTH(invalid_announcement_is_rejected_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include "support/served.h"
 #include "support/shared_memory.h"
 
-static void what_one_writes_is_told_and_read_at_the_others(void **state)
+static void write_is_delivered_and_readable_on_other_nodes(void **state)
 {
     (void)state;
     run_all();
@@ -37,7 +37,7 @@ static void what_one_writes_is_told_and_read_at_the_others(void **state)
     must_say(read_at(0, "entity:///T@1/a"), "\\\"n\\\": 3");
 }
 
-static void two_nodes_never_both_win(void **state)
+static void conflicting_writes_succeed_on_one_node_only(void **state)
 {
     (void)state;
     run_all();
@@ -57,7 +57,7 @@ static void two_nodes_never_both_win(void **state)
              "\"changed\":true");
 }
 
-static void what_one_publishes_is_served_by_the_others(void **state)
+static void publication_is_served_by_other_nodes(void **state)
 {
     (void)state;
     run_all();
@@ -75,7 +75,7 @@ static void what_one_publishes_is_served_by_the_others(void **state)
     assert_int_equal(ears_count(&ears), 5);
 }
 
-static void what_was_written_before_a_node_began_is_there(void **state)
+static void earlier_writes_are_readable_on_new_node(void **state)
 {
     (void)state;
     run(0);
@@ -88,7 +88,7 @@ static void what_was_written_before_a_node_began_is_there(void **state)
 }
 
 /* As much as one takes of what the other publishes; also when that grew. */
-static void what_does_not_fit_is_not_served(void **state)
+static void oversized_publication_is_not_served(void **state)
 {
     (void)state;
     served_select(1);
@@ -122,7 +122,7 @@ static void what_does_not_fit_is_not_served(void **state)
     assert_in_range(ears_count(&ears), 4, 5); /* what is not served is not told */
 }
 
-static void a_cursor_of_one_is_good_at_the_others(void **state)
+static void cursor_of_one_node_is_valid_on_others(void **state)
 {
     (void)state;
     char cursor[256], next[256];
@@ -147,7 +147,7 @@ static void a_cursor_of_one_is_good_at_the_others(void **state)
 }
 
 /* Nobody is woken, so the second node is behind when the cursor comes. */
-static void a_cursor_waits_for_a_node_that_is_behind(void **state)
+static void request_with_cursor_waits_for_lagging_node(void **state)
 {
     (void)state;
     char cursor[256], next[256];
@@ -166,7 +166,7 @@ static void a_cursor_waits_for_a_node_that_is_behind(void **state)
     must_say(answer, "T@1/b");
 }
 
-static void an_entity_that_moves_is_told_as_a_move(void **state)
+static void entity_move_is_reported_as_move(void **state)
 {
     (void)state;
     run_all();
@@ -192,7 +192,7 @@ static void an_entity_that_moves_is_told_as_a_move(void **state)
     assert_int_equal(ears_count(&ears), 2);
 }
 
-static void a_store_that_lost_changes_makes_everybody_look_again(void **state)
+static void lost_store_changes_truncate_every_subscription(void **state)
 {
     (void)state;
     run_all();
@@ -209,7 +209,7 @@ static void a_store_that_lost_changes_makes_everybody_look_again(void **state)
 
 /* What was announced is gone with a crash of the database, and a node that begins after it has
  * never known of it: who comes to it from before looks again. */
-static void a_crash_of_the_database_is_told_at_nodes_that_begin_later(void **state)
+static void database_crash_truncates_clients_of_later_nodes(void **state)
 {
     (void)state;
     char before[256], next[256];
@@ -231,7 +231,7 @@ static void a_crash_of_the_database_is_told_at_nodes_that_begin_later(void **sta
     must_not_say(answer, "\"gap\"");
 }
 
-static void a_commit_that_was_not_answered_is_followed_if_it_happened(void **state)
+static void unanswered_commit_is_followed_if_it_succeeded(void **state)
 {
     (void)state;
     run_all();
@@ -249,7 +249,7 @@ static void a_commit_that_was_not_answered_is_followed_if_it_happened(void **sta
     assert_int_equal(ears_count(&ears), 3);
 }
 
-static void nodes_tell_of_one_another(void **state)
+static void nodes_report_each_other(void **state)
 {
     (void)state;
     served_select(0);
@@ -270,27 +270,27 @@ static void nodes_tell_of_one_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(what_one_writes_is_told_and_read_at_the_others),
-        CASE(two_nodes_never_both_win),
-        CASE(what_one_publishes_is_served_by_the_others),
-        CASE(what_was_written_before_a_node_began_is_there),
-        CASE(what_does_not_fit_is_not_served),
-        CASE(a_cursor_of_one_is_good_at_the_others),
-        CASE(a_cursor_waits_for_a_node_that_is_behind),
-        CASE(an_entity_that_moves_is_told_as_a_move),
-        CASE(a_store_that_lost_changes_makes_everybody_look_again),
-        CASE(a_commit_that_was_not_answered_is_followed_if_it_happened),
+        CASE(write_is_delivered_and_readable_on_other_nodes),
+        CASE(conflicting_writes_succeed_on_one_node_only),
+        CASE(publication_is_served_by_other_nodes),
+        CASE(earlier_writes_are_readable_on_new_node),
+        CASE(oversized_publication_is_not_served),
+        CASE(cursor_of_one_node_is_valid_on_others),
+        CASE(request_with_cursor_waits_for_lagging_node),
+        CASE(entity_move_is_reported_as_move),
+        CASE(lost_store_changes_truncate_every_subscription),
+        CASE(unanswered_commit_is_followed_if_it_succeeded),
     };
     const struct CMUnitTest on_postgres[] = {
-        CASE(what_one_writes_is_told_and_read_at_the_others),
-        CASE(two_nodes_never_both_win),
-        CASE(what_one_publishes_is_served_by_the_others),
-        CASE(what_was_written_before_a_node_began_is_there),
-        CASE(what_does_not_fit_is_not_served),
-        CASE(a_cursor_of_one_is_good_at_the_others),
-        CASE(an_entity_that_moves_is_told_as_a_move),
-        CASE(a_crash_of_the_database_is_told_at_nodes_that_begin_later),
-        CASE(nodes_tell_of_one_another),
+        CASE(write_is_delivered_and_readable_on_other_nodes),
+        CASE(conflicting_writes_succeed_on_one_node_only),
+        CASE(publication_is_served_by_other_nodes),
+        CASE(earlier_writes_are_readable_on_new_node),
+        CASE(oversized_publication_is_not_served),
+        CASE(cursor_of_one_node_is_valid_on_others),
+        CASE(entity_move_is_reported_as_move),
+        CASE(database_crash_truncates_clients_of_later_nodes),
+        CASE(nodes_report_each_other),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cluster_postgres = postgres_server_start();

@@ -22,7 +22,7 @@
 #define LARGE (1000u << 10)
 #define COUNT 17u /* twice their values, and twice again, are more than a call has */
 
-static void what_was_decided_first_is_not_said_when_the_rest_is_lost(void **state)
+static void first_decision_is_discarded_if_batch_reruns(void **state)
 {
     (void)state;
     const char *create = "\"uri\":\"entity:///T@1/a\",\"value\":{\"n\":9},\"ifAbsent\":true";
@@ -71,7 +71,7 @@ static void write_large(void)
     mem_free(value);
 }
 
-static void what_is_done_again_has_all_of_its_memory_again(void **state)
+static void rerun_job_gets_its_full_memory_budget(void **state)
 {
     (void)state;
     struct buf operations;
@@ -96,8 +96,8 @@ static void what_is_done_again_has_all_of_its_memory_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(what_was_decided_first_is_not_said_when_the_rest_is_lost),
-        CASE(what_is_done_again_has_all_of_its_memory_again),
+        CASE(first_decision_is_discarded_if_batch_reruns),
+        CASE(rerun_job_gets_its_full_memory_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

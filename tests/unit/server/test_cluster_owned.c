@@ -213,7 +213,7 @@ static void await_there(const char *uri)
     assert_true(ears_await(&there, 0).initial);
 }
 
-static void what_the_owner_sees_is_told_by_both_with_what_was_said_of_it(void **state)
+static void owner_change_is_delivered_by_both_nodes_with_metadata(void **state)
 {
     (void)state;
     own();
@@ -237,7 +237,7 @@ static void what_the_owner_sees_is_told_by_both_with_what_was_said_of_it(void **
     must_say(ears_await(&ears, 2).metadata, "\"k\":9");
 }
 
-static void filters_work_on_what_another_node_saw(void **state)
+static void filters_apply_to_changes_of_another_node(void **state)
 {
     (void)state;
     own();
@@ -252,7 +252,7 @@ static void filters_work_on_what_another_node_saw(void **state)
     must_say(ears_await(&there, 0).metadata, "\"k\":7");
 }
 
-static void the_other_takes_over_and_everybody_looks_again(void **state)
+static void takeover_truncates_every_subscription(void **state)
 {
     (void)state;
     own();
@@ -267,7 +267,7 @@ static void the_other_takes_over_and_everybody_looks_again(void **state)
     must_say(ears_await(&there, 2).metadata, "\"k\":2");
 }
 
-static void who_cannot_watch_leaves_it_to_the_other(void **state)
+static void node_releases_mount_if_watch_fails(void **state)
 {
     (void)state;
     mount_all("owned");
@@ -280,7 +280,7 @@ static void who_cannot_watch_leaves_it_to_the_other(void **state)
 }
 
 /* It is unwatched when it has answered after all: the other one owns the mount. */
-static void who_takes_too_long_leaves_it_to_the_other(void **state)
+static void node_releases_mount_if_watch_is_slow(void **state)
 {
     (void)state;
     mount_all("owned");
@@ -298,7 +298,7 @@ static void who_takes_too_long_leaves_it_to_the_other(void **state)
 }
 
 /* The provider, or there was no room for it. */
-static void what_the_owner_missed_is_told_by_both(void **state)
+static void owner_gap_is_reported_by_both_nodes(void **state)
 {
     (void)state;
     char uri[32];
@@ -321,7 +321,7 @@ static void what_the_owner_missed_is_told_by_both(void **state)
     assert_true(ears_await(&there, 2).truncated);
 }
 
-static void what_is_shared_is_watched_by_each_and_said_by_all(void **state)
+static void shared_mount_is_watched_and_announced_by_every_node(void **state)
 {
     (void)state;
     mount_all("shared");
@@ -343,7 +343,7 @@ static void what_is_shared_is_watched_by_each_and_said_by_all(void **state)
 }
 
 /* The stranger: a node whose configuration does not say that it shares the mount. */
-static void a_node_that_has_it_for_itself_hears_nothing(void **state)
+static void node_with_private_mount_receives_nothing(void **state)
 {
     (void)state;
     ears_init(&there);
@@ -361,7 +361,7 @@ static void a_node_that_has_it_for_itself_hears_nothing(void **state)
     assert_int_equal(ears_count(&ears), 2);
 }
 
-static void a_cursor_goes_on_at_the_other_node(void **state)
+static void cursor_resumes_on_other_node(void **state)
 {
     (void)state;
     char cursor[256], next[256];
@@ -385,7 +385,7 @@ static void a_cursor_goes_on_at_the_other_node(void **state)
     must_say(answer, MOUNT "b");
 }
 
-static void what_is_named_and_not_there_is_refused(void **state)
+static void unknown_owned_mount_is_rejected(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -398,16 +398,16 @@ static void what_is_named_and_not_there_is_refused(void **state)
 static int run_owned(struct postgres_server *p)
 {
     const struct CMUnitTest tests[] = {
-        CASE(what_the_owner_sees_is_told_by_both_with_what_was_said_of_it),
-        CASE(filters_work_on_what_another_node_saw),
-        CASE(the_other_takes_over_and_everybody_looks_again),
-        CASE(who_cannot_watch_leaves_it_to_the_other),
-        CASE(who_takes_too_long_leaves_it_to_the_other),
-        CASE(what_the_owner_missed_is_told_by_both),
-        CASE(what_is_shared_is_watched_by_each_and_said_by_all),
-        CASE(a_node_that_has_it_for_itself_hears_nothing),
-        CASE(a_cursor_goes_on_at_the_other_node),
-        CASE(what_is_named_and_not_there_is_refused),
+        CASE(owner_change_is_delivered_by_both_nodes_with_metadata),
+        CASE(filters_apply_to_changes_of_another_node),
+        CASE(takeover_truncates_every_subscription),
+        CASE(node_releases_mount_if_watch_fails),
+        CASE(node_releases_mount_if_watch_is_slow),
+        CASE(owner_gap_is_reported_by_both_nodes),
+        CASE(shared_mount_is_watched_and_announced_by_every_node),
+        CASE(node_with_private_mount_receives_nothing),
+        CASE(cursor_resumes_on_other_node),
+        CASE(unknown_owned_mount_is_rejected),
     };
     cluster_postgres = p;
     return cmocka_run_group_tests_name("owned mounts", tests, NULL, NULL);

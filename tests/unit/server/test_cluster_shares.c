@@ -100,7 +100,7 @@ static uint64_t await_other(const char *member, uint64_t before)
     return now;
 }
 
-static void one_client_has_its_share_until_the_commit(void **state)
+static void client_share_is_held_until_commit(void **state)
 {
     (void)state;
     struct store *holder = shared_memory_connect(db);
@@ -144,6 +144,6 @@ static void one_client_has_its_share_until_the_commit(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASE(one_client_has_its_share_until_the_commit)};
+    const struct CMUnitTest tests[] = {CASE(client_share_is_held_until_commit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static const char *read_with(unsigned node, const char *uri, const char *meta)
     return served_http(head, body);
 }
 
-static void a_read_waits_for_the_cursor_it_names(void **state)
+static void read_waits_for_its_cursor(void **state)
 {
     (void)state;
     char cursor[256], meta[320], head[512];
@@ -63,7 +63,7 @@ static void a_read_waits_for_the_cursor_it_names(void **state)
     must_say(read_with(1, "published:///x", "\"dev.tidings/atLeast\":7"), "must be a cursor");
 }
 
-static void read_is_refused_if_the_node_cannot_ask_how_far_the_store_is(void **state)
+static void read_is_rejected_if_store_position_is_unknown(void **state)
 {
     (void)state;
     char cursor[256], meta[320];
@@ -87,7 +87,7 @@ static void answer_until_stale(unsigned node)
 }
 
 /* What was read, or is in memory anyway. */
-static void what_is_known_is_read_while_the_store_is_away(void **state)
+static void cached_data_is_readable_during_store_outage(void **state)
 {
     (void)state;
     run_all();
@@ -126,7 +126,7 @@ static void what_is_known_is_read_while_the_store_is_away(void **state)
     must_not_say(answer, "dev.tidings/stale");
 }
 
-static void what_may_be_old_is_refused_where_that_is_wanted(void **state)
+static void stale_read_is_rejected_if_configured(void **state)
 {
     (void)state;
     served_select(1);
@@ -140,7 +140,7 @@ static void what_may_be_old_is_refused_where_that_is_wanted(void **state)
 }
 
 /* app:///a is registered by the program of each node. */
-static void what_one_announces_is_told_at_the_others(void **state)
+static void announcement_is_delivered_on_other_nodes(void **state)
 {
     (void)state;
     run_all();
@@ -154,7 +154,7 @@ static void what_one_announces_is_told_at_the_others(void **state)
     must_say(t.metadata, "\"type\":\"x\"");
 }
 
-static void a_cursor_to_what_programs_registered_is_good_at_the_others(void **state)
+static void cursor_of_registered_resource_is_valid_on_other_nodes(void **state)
 {
     (void)state;
     char cursor[256], next[256];
@@ -184,7 +184,7 @@ static void a_cursor_to_what_programs_registered_is_good_at_the_others(void **st
     must_say(answer, "\"gap\"");
 }
 
-static void what_clients_notify_is_told_at_the_others(void **state)
+static void client_notification_is_delivered_on_other_nodes(void **state)
 {
     (void)state;
     run_all();
@@ -197,7 +197,7 @@ static void what_clients_notify_is_told_at_the_others(void **state)
 }
 
 /* The client gets an uncertain answer; subscribers get the update if it was committed. */
-static void notify_answers_unknown_if_its_commit_is_not_answered(void **state)
+static void notify_answers_unknown_if_commit_is_unanswered(void **state)
 {
     (void)state;
     char arguments[160];
@@ -218,7 +218,7 @@ static void notify_answers_unknown_if_its_commit_is_not_answered(void **state)
 }
 
 /* A client is told to try again; what a program announces waits. */
-static void announcements_wait_for_a_store_that_is_away(void **state)
+static void announcements_wait_during_store_outage(void **state)
 {
     (void)state;
     run_all();
@@ -244,7 +244,7 @@ static void announcements_wait_for_a_store_that_is_away(void **state)
 }
 
 /* Nobody is woken when the store is back: the announcement that comes next finds that out. */
-static void what_waited_is_told_before_what_comes_next(void **state)
+static void waiting_announcements_are_sent_before_next_one(void **state)
 {
     (void)state;
     run_all();
@@ -266,21 +266,21 @@ static void what_waited_is_told_before_what_comes_next(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_read_waits_for_the_cursor_it_names),
-        CASE(read_is_refused_if_the_node_cannot_ask_how_far_the_store_is),
-        CASE(what_is_known_is_read_while_the_store_is_away),
-        CASE(what_may_be_old_is_refused_where_that_is_wanted),
-        CASE(what_one_announces_is_told_at_the_others),
-        CASE(a_cursor_to_what_programs_registered_is_good_at_the_others),
-        CASE(what_clients_notify_is_told_at_the_others),
-        CASE(notify_answers_unknown_if_its_commit_is_not_answered),
-        CASE(announcements_wait_for_a_store_that_is_away),
-        CASE(what_waited_is_told_before_what_comes_next),
+        CASE(read_waits_for_its_cursor),
+        CASE(read_is_rejected_if_store_position_is_unknown),
+        CASE(cached_data_is_readable_during_store_outage),
+        CASE(stale_read_is_rejected_if_configured),
+        CASE(announcement_is_delivered_on_other_nodes),
+        CASE(cursor_of_registered_resource_is_valid_on_other_nodes),
+        CASE(client_notification_is_delivered_on_other_nodes),
+        CASE(notify_answers_unknown_if_commit_is_unanswered),
+        CASE(announcements_wait_during_store_outage),
+        CASE(waiting_announcements_are_sent_before_next_one),
     };
     const struct CMUnitTest on_postgres[] = {
-        CASE(what_one_announces_is_told_at_the_others),
-        CASE(what_clients_notify_is_told_at_the_others),
-        CASE(a_cursor_to_what_programs_registered_is_good_at_the_others),
+        CASE(announcement_is_delivered_on_other_nodes),
+        CASE(client_notification_is_delivered_on_other_nodes),
+        CASE(cursor_of_registered_resource_is_valid_on_other_nodes),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     cluster_postgres = postgres_server_start();

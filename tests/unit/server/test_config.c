@@ -38,7 +38,7 @@ static int load(struct config *c, const char *text, struct tidings_error *err)
     return config_load_text(c, "tidings.json", tidings_str(text), err);
 }
 
-static void every_default_is_what_its_row_says(void **state)
+static void defaults_equal_their_table_rows(void **state)
 {
     (void)state;
     struct config c;
@@ -57,7 +57,7 @@ static void every_default_is_what_its_row_says(void **state)
     config_deinit(&c);
 }
 
-static void spellings_of_a_row_follow_from_its_name(void **state)
+static void option_spellings_derive_from_row_name(void **state)
 {
     (void)state;
     char s[CONFIG_NAME_MAX];
@@ -71,7 +71,7 @@ static void spellings_of_a_row_follow_from_its_name(void **state)
     assert_string_equal(config_find(STR("mounts"), CONFIG_AS_KEY)->name, "mount");
 }
 
-static void change_content_are_read_with_their_units(void **state)
+static void change_content_values_parse_with_units(void **state)
 {
     (void)state;
     static const struct {
@@ -111,7 +111,7 @@ static void change_content_are_read_with_their_units(void **state)
     }
 }
 
-static void bad_values_are_refused_with_what_is_accepted(void **state)
+static void invalid_value_error_lists_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -174,7 +174,7 @@ static void bad_values_are_refused_with_what_is_accepted(void **state)
     config_deinit(&c);
 }
 
-static void a_higher_source_wins_in_any_order(void **state)
+static void higher_source_wins_in_any_order(void **state)
 {
     (void)state;
     static const char *const flag[] = {"TIDINGS_PAGE_SIZE=20", NULL};
@@ -200,7 +200,7 @@ static void a_higher_source_wins_in_any_order(void **state)
     }
 }
 
-static void lists_gather_within_a_source_and_keep_the_default(void **state)
+static void lists_accumulate_within_a_source_and_keep_default(void **state)
 {
     (void)state;
     struct config c;
@@ -218,7 +218,7 @@ static void lists_gather_within_a_source_and_keep_the_default(void **state)
     config_deinit(&c);
 }
 
-static void a_file_may_hold_comments_and_every_row(void **state)
+static void file_accepts_comments_and_every_option(void **state)
 {
     (void)state;
     static const char text[] = "// first\n"
@@ -251,7 +251,7 @@ static void a_file_may_hold_comments_and_every_row(void **state)
     config_deinit(&c);
 }
 
-static void what_people_write_is_understood(void **state)
+static void file_accepts_common_syntax_variants(void **state)
 {
     (void)state;
     struct config c;
@@ -268,7 +268,7 @@ static void what_people_write_is_understood(void **state)
     config_deinit(&c);
 }
 
-static void errors_in_a_file_name_the_line(void **state)
+static void file_errors_name_the_line(void **state)
 {
     (void)state;
     static const struct {
@@ -329,7 +329,7 @@ static void errors_in_a_file_name_the_line(void **state)
     }
 }
 
-static void directories_of_a_file_start_from_its_folder(void **state)
+static void relative_directories_resolve_from_file_folder(void **state)
 {
     (void)state;
     struct config c;
@@ -341,7 +341,7 @@ static void directories_of_a_file_start_from_its_folder(void **state)
     config_deinit(&c);
 }
 
-static void the_environment_is_read_and_its_slips_are_reported(void **state)
+static void environment_is_read_and_its_errors_are_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -398,7 +398,7 @@ static int run_args(struct config *c, const char *const *args, struct tidings_er
     return config_args(c, argc, argv, NULL, err);
 }
 
-static void arguments_take_every_form(void **state)
+static void arguments_accept_every_form(void **state)
 {
     (void)state;
     struct config c;
@@ -420,7 +420,7 @@ static void arguments_take_every_form(void **state)
     config_deinit(&c);
 }
 
-static void bad_arguments_are_refused(void **state)
+static void invalid_arguments_are_rejected(void **state)
 {
     (void)state;
     static const struct {
@@ -449,7 +449,7 @@ static void bad_arguments_are_refused(void **state)
     }
 }
 
-static void a_remote_address_is_served_when_allowed(void **state)
+static void remote_address_is_served_if_allowed(void **state)
 {
     (void)state;
     struct config c;
@@ -459,7 +459,7 @@ static void a_remote_address_is_served_when_allowed(void **state)
     config_deinit(&c);
 }
 
-static void a_relative_directory_becomes_absolute(void **state)
+static void relative_directory_becomes_absolute(void **state)
 {
     (void)state;
     struct config c;
@@ -476,7 +476,7 @@ static void a_relative_directory_becomes_absolute(void **state)
     config_deinit(&c);
 }
 
-static void the_printed_configuration_reads_back_to_itself(void **state)
+static void printed_configuration_round_trips(void **state)
 {
     (void)state;
     struct config c, again;
@@ -513,7 +513,7 @@ static void the_printed_configuration_reads_back_to_itself(void **state)
     config_deinit(&again);
 }
 
-static void the_configuration_as_json_has_every_value_and_its_origin(void **state)
+static void json_configuration_has_every_value_and_origin(void **state)
 {
     (void)state;
     struct config c;
@@ -543,7 +543,7 @@ static void the_configuration_as_json_has_every_value_and_its_origin(void **stat
 
 /* Every failing allocation in turn: a clean error, nothing leaked, nothing half done freed twice.
  */
-static void running_out_of_memory_is_an_error(void **state)
+static void allocation_failure_is_reported_without_leak(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -570,24 +570,24 @@ static void running_out_of_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_default_is_what_its_row_says),
-        cmocka_unit_test(spellings_of_a_row_follow_from_its_name),
-        cmocka_unit_test(change_content_are_read_with_their_units),
-        cmocka_unit_test(bad_values_are_refused_with_what_is_accepted),
-        cmocka_unit_test(a_higher_source_wins_in_any_order),
-        cmocka_unit_test(lists_gather_within_a_source_and_keep_the_default),
-        cmocka_unit_test(a_file_may_hold_comments_and_every_row),
-        cmocka_unit_test(what_people_write_is_understood),
-        cmocka_unit_test(errors_in_a_file_name_the_line),
-        cmocka_unit_test(directories_of_a_file_start_from_its_folder),
-        cmocka_unit_test(the_environment_is_read_and_its_slips_are_reported),
-        cmocka_unit_test(arguments_take_every_form),
-        cmocka_unit_test(bad_arguments_are_refused),
-        cmocka_unit_test(a_remote_address_is_served_when_allowed),
-        cmocka_unit_test(a_relative_directory_becomes_absolute),
-        cmocka_unit_test(the_printed_configuration_reads_back_to_itself),
-        cmocka_unit_test(the_configuration_as_json_has_every_value_and_its_origin),
-        cmocka_unit_test(running_out_of_memory_is_an_error),
+        cmocka_unit_test(defaults_equal_their_table_rows),
+        cmocka_unit_test(option_spellings_derive_from_row_name),
+        cmocka_unit_test(change_content_values_parse_with_units),
+        cmocka_unit_test(invalid_value_error_lists_accepted_values),
+        cmocka_unit_test(higher_source_wins_in_any_order),
+        cmocka_unit_test(lists_accumulate_within_a_source_and_keep_default),
+        cmocka_unit_test(file_accepts_comments_and_every_option),
+        cmocka_unit_test(file_accepts_common_syntax_variants),
+        cmocka_unit_test(file_errors_name_the_line),
+        cmocka_unit_test(relative_directories_resolve_from_file_folder),
+        cmocka_unit_test(environment_is_read_and_its_errors_are_reported),
+        cmocka_unit_test(arguments_accept_every_form),
+        cmocka_unit_test(invalid_arguments_are_rejected),
+        cmocka_unit_test(remote_address_is_served_if_allowed),
+        cmocka_unit_test(relative_directory_becomes_absolute),
+        cmocka_unit_test(printed_configuration_round_trips),
+        cmocka_unit_test(json_configuration_has_every_value_and_origin),
+        cmocka_unit_test(allocation_failure_is_reported_without_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static void check(const struct row *rows, size_t count)
 }
 #define CHECK(rows) check(rows, sizeof(rows) / sizeof((rows)[0]))
 
-static void settings_that_say_more_of_others_need_them(void **state)
+static void dependent_settings_require_their_base_setting(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -64,7 +64,7 @@ static void settings_that_say_more_of_others_need_them(void **state)
     CHECK(rows);
 }
 
-static void the_name_of_the_server_is_spelled_as_clients_compare_it(void **state)
+static void server_name_is_normalized_for_comparison(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -85,7 +85,7 @@ static void the_name_of_the_server_is_spelled_as_clients_compare_it(void **state
     CHECK(rows);
 }
 
-static void other_machines_come_with_tokens_but_never_in_the_clear(void **state)
+static void remote_clients_need_tokens_and_tls(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -101,7 +101,7 @@ static void other_machines_come_with_tokens_but_never_in_the_clear(void **state)
     CHECK(rows);
 }
 
-static void writing_from_other_machines_needs_to_know_who_writes(void **state)
+static void remote_writes_require_authentication(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -117,7 +117,7 @@ static void writing_from_other_machines_needs_to_know_who_writes(void **state)
     CHECK(rows);
 }
 
-static void doors_that_take_no_token_ask_for_a_certificate(void **state)
+static void tokenless_listeners_require_client_certificate(void **state)
 {
     (void)state;
     static const struct row rows[] = {
@@ -132,7 +132,7 @@ static void doors_that_take_no_token_ask_for_a_certificate(void **state)
     CHECK(rows);
 }
 
-static void keys_may_be_a_file_beside_the_configuration_or_a_url(void **state)
+static void keys_load_from_relative_file_or_url(void **state)
 {
     (void)state;
     struct config c;
@@ -151,12 +151,12 @@ static void keys_may_be_a_file_beside_the_configuration_or_a_url(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_that_say_more_of_others_need_them),
-        cmocka_unit_test(the_name_of_the_server_is_spelled_as_clients_compare_it),
-        cmocka_unit_test(other_machines_come_with_tokens_but_never_in_the_clear),
-        cmocka_unit_test(writing_from_other_machines_needs_to_know_who_writes),
-        cmocka_unit_test(doors_that_take_no_token_ask_for_a_certificate),
-        cmocka_unit_test(keys_may_be_a_file_beside_the_configuration_or_a_url),
+        cmocka_unit_test(dependent_settings_require_their_base_setting),
+        cmocka_unit_test(server_name_is_normalized_for_comparison),
+        cmocka_unit_test(remote_clients_need_tokens_and_tls),
+        cmocka_unit_test(remote_writes_require_authentication),
+        cmocka_unit_test(tokenless_listeners_require_client_certificate),
+        cmocka_unit_test(keys_load_from_relative_file_or_url),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

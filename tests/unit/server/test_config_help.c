@@ -15,7 +15,7 @@
 #include "server/config.h"
 #include "server/config_internal.h"
 
-static void the_help_names_every_option_under_a_topic_in_lines_that_fit(void **state)
+static void help_lists_every_option_by_topic_within_width(void **state)
 {
     (void)state;
     static const struct {
@@ -58,7 +58,7 @@ static void the_help_names_every_option_under_a_topic_in_lines_that_fit(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_help_names_every_option_under_a_topic_in_lines_that_fit),
+        cmocka_unit_test(help_lists_every_option_by_topic_within_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

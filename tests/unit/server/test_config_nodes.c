@@ -56,7 +56,7 @@ static enum mount_nodes of(const char *uri)
     return config_nodes_of(&c, tidings_str(uri));
 }
 
-static void a_mount_says_who_watches_it(void **state)
+static void mount_option_selects_watching_node(void **state)
 {
     (void)state;
     set("store", STORE);
@@ -75,7 +75,7 @@ static void a_mount_says_who_watches_it(void **state)
     assert_int_equal(of("other:///"), MOUNT_LOCAL);
 }
 
-static void what_is_said_of_a_prefix_counts_more(void **state)
+static void prefix_setting_overrides_mount_setting(void **state)
 {
     (void)state;
     set("store", STORE);
@@ -89,7 +89,7 @@ static void what_is_said_of_a_prefix_counts_more(void **state)
     assert_int_equal(of("mine:///x"), MOUNT_SHARED);
 }
 
-static void what_is_printed_reads_back(void **state)
+static void printed_node_settings_round_trip(void **state)
 {
     (void)state;
     struct buf text;
@@ -109,7 +109,7 @@ static void what_is_printed_reads_back(void **state)
     buf_deinit(&text);
 }
 
-static void bad_values_say_what_is_accepted(void **state)
+static void invalid_value_error_lists_accepted_values(void **state)
 {
     (void)state;
     static const struct {
@@ -129,7 +129,7 @@ static void bad_values_say_what_is_accepted(void **state)
     }
 }
 
-static void they_need_a_database_that_nodes_share(void **state)
+static void node_settings_require_shared_database(void **state)
 {
     (void)state;
     set("owned", "file://a/");
@@ -142,14 +142,14 @@ static void they_need_a_database_that_nodes_share(void **state)
     refused("named by --shared and by --owned");
 }
 
-static void a_mount_in_the_file_needs_it_too(void **state)
+static void mount_in_file_requires_shared_database(void **state)
 {
     (void)state;
     assert_int_equal(load("{\"mounts\": [{\"path\": \"/a\", \"nodes\": \"shared\"}]}"), 0);
     refused("'file:///a/' is shared or owned");
 }
 
-static void so_does_the_name_of_a_cluster(void **state)
+static void cluster_name_requires_shared_database(void **state)
 {
     (void)state;
     set("cluster", "one");
@@ -160,7 +160,7 @@ static void so_does_the_name_of_a_cluster(void **state)
     assert_int_equal(config_check(&c, &err), 0);
 }
 
-static void there_is_a_most(void **state)
+static void config_rejects_more_than_64_owned_mounts(void **state)
 {
     (void)state;
     char prefix[32];
@@ -179,14 +179,10 @@ static void there_is_a_most(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ONE(a_mount_says_who_watches_it),
-        ONE(what_is_said_of_a_prefix_counts_more),
-        ONE(what_is_printed_reads_back),
-        ONE(bad_values_say_what_is_accepted),
-        ONE(they_need_a_database_that_nodes_share),
-        ONE(a_mount_in_the_file_needs_it_too),
-        ONE(so_does_the_name_of_a_cluster),
-        ONE(there_is_a_most),
+        ONE(mount_option_selects_watching_node),    ONE(prefix_setting_overrides_mount_setting),
+        ONE(printed_node_settings_round_trip),      ONE(invalid_value_error_lists_accepted_values),
+        ONE(node_settings_require_shared_database), ONE(mount_in_file_requires_shared_database),
+        ONE(cluster_name_requires_shared_database), ONE(config_rejects_more_than_64_owned_mounts),
     };
     return cmocka_run_group_tests_name("nodes of the configuration", tests, NULL, NULL);
 }

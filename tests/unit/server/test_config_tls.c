@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-static void certificates_come_with_what_belongs_to_them(void **state)
+static void certificate_options_require_each_other(void **state)
 {
     (void)state;
     static const struct {
@@ -41,7 +41,7 @@ static void certificates_come_with_what_belongs_to_them(void **state)
     }
 }
 
-static void other_machines_may_come_when_it_is_known_who_they_are(void **state)
+static void remote_clients_are_allowed_with_client_certificates(void **state)
 {
     (void)state;
     static const char *const auths[] = {"request", "require"};
@@ -58,7 +58,7 @@ static void other_machines_may_come_when_it_is_known_who_they_are(void **state)
     }
 }
 
-static void files_named_in_a_file_lie_in_its_folder(void **state)
+static void relative_files_resolve_from_configuration_folder(void **state)
 {
     (void)state;
     struct config c;
@@ -77,9 +77,9 @@ static void files_named_in_a_file_lie_in_its_folder(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(certificates_come_with_what_belongs_to_them),
-        cmocka_unit_test(other_machines_may_come_when_it_is_known_who_they_are),
-        cmocka_unit_test(files_named_in_a_file_lie_in_its_folder),
+        cmocka_unit_test(certificate_options_require_each_other),
+        cmocka_unit_test(remote_clients_are_allowed_with_client_certificates),
+        cmocka_unit_test(relative_files_resolve_from_configuration_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,7 +25,7 @@ static struct tidings_server *create_with(rlim_t descriptors, struct tidings_err
     return s;
 }
 
-static void a_server_without_descriptors_is_an_error(void **state)
+static void server_creation_fails_without_descriptors(void **state)
 {
     (void)state;
     int used = open("/dev/null", O_RDONLY);
@@ -45,7 +45,7 @@ static void a_server_without_descriptors_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_without_descriptors_is_an_error),
+        cmocka_unit_test(server_creation_fails_without_descriptors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

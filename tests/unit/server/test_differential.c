@@ -44,7 +44,7 @@ static void check_seed(uint64_t seed)
     buf_deinit(&report);
 }
 
-static void what_is_hidden_does_not_show(void **state)
+static void masked_differences_are_ignored(void **state)
 {
     (void)state;
     const char *one = getenv("TIDINGS_SEED");
@@ -59,7 +59,7 @@ static void what_is_hidden_does_not_show(void **state)
 }
 
 /* What is not hidden after all is found, and the steps that bring it out are few. */
-static void a_difference_is_found_and_shown(void **state)
+static void difference_is_found_and_minimized(void **state)
 {
     (void)state;
     uint8_t bytes[TWINS_PLAN_BYTES + FEW_STEPS * TWINS_STEP_BYTES];
@@ -84,8 +84,8 @@ static void a_difference_is_found_and_shown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_difference_is_found_and_shown),
-        cmocka_unit_test(what_is_hidden_does_not_show),
+        cmocka_unit_test(difference_is_found_and_minimized),
+        cmocka_unit_test(masked_differences_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,7 @@ static void call(const char *tool, const char *arguments, const char *says)
     }
 }
 
-static void a_tool_of_the_program_is_neither_replaced_nor_withdrawn(void **state)
+static void program_tool_is_neither_replaced_nor_removed(void **state)
 {
     (void)state;
     struct tidings_tool tool = {.name = tidings_str("transact")};
@@ -51,7 +51,7 @@ static void a_tool_of_the_program_is_neither_replaced_nor_withdrawn(void **state
     assert_non_null(strstr(served_modern("tools/list", ""), "\"transact\""));
 }
 
-static void a_file_that_cannot_be_is_said_at_the_start(void **state)
+static void invalid_store_file_fails_the_start(void **state)
 {
     (void)state;
     served_set("entities", "/nowhere/at/all.db");
@@ -60,7 +60,7 @@ static void a_file_that_cannot_be_is_said_at_the_start(void **state)
     assert_non_null(strstr(err.text, "make it first"));
 }
 
-static void who_calls_itself_like_the_program_is_heard_by_it_with_the_value(void **state)
+static void program_receives_values_from_client_with_same_name(void **state)
 {
     (void)state;
     ears_init(&ears);
@@ -100,7 +100,7 @@ static void assert_says(const struct told *t, const char *text)
 }
 
 /* The program itself hears patches as any client does. */
-static void patches_begin_where_the_program_is(void **state)
+static void patches_start_at_the_version_of_the_program(void **state)
 {
     (void)state;
     ears_init(&ears);
@@ -177,7 +177,7 @@ static void says_limited(const char *answer)
 }
 
 /* Compiling the schemas of types and judging values by them: by tools and over plain HTTP. */
-static void schemas_are_at_the_expense_of_whoever_writes(void **state)
+static void schema_work_counts_against_the_writer(void **state)
 {
     (void)state;
     served_set("entities", ":memory:");
@@ -214,11 +214,11 @@ int main(void)
 {
 #define WITH(name) cmocka_unit_test_setup_teardown(name, served_begin, served_end)
     const struct CMUnitTest tests[] = {
-        WITH(a_tool_of_the_program_is_neither_replaced_nor_withdrawn),
-        WITH(a_file_that_cannot_be_is_said_at_the_start),
-        WITH(who_calls_itself_like_the_program_is_heard_by_it_with_the_value),
-        SERVED_BOTH(patches_begin_where_the_program_is),
-        SERVED_BOTH(schemas_are_at_the_expense_of_whoever_writes),
+        WITH(program_tool_is_neither_replaced_nor_removed),
+        WITH(invalid_store_file_fails_the_start),
+        WITH(program_receives_values_from_client_with_same_name),
+        SERVED_BOTH(patches_start_at_the_version_of_the_program),
+        SERVED_BOTH(schema_work_counts_against_the_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

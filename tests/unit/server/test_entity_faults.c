@@ -297,7 +297,7 @@ static bool is_acknowledged(void *user)
     return client_count(user, SAID_ACK) == 1;
 }
 
-static void what_is_committed_is_told_or_owed_whatever_allocation_fails(void **state)
+static void committed_change_is_delivered_or_owed_after_failed_allocation(void **state)
 {
     (void)state;
     bool reached = true;
@@ -370,7 +370,7 @@ static void add_type(void)
     assert_non_null(strstr(answer, "\"success\":true"));
 }
 
-static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
+static void full_disk_rejects_writes_until_space_is_free(void **state)
 {
     (void)state;
     char file[64], value[2048];
@@ -417,9 +417,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tools_survive_any_failed_allocation),
         cmocka_unit_test(writes_over_http_survive_any_failed_allocation),
-        cmocka_unit_test(what_is_committed_is_told_or_owed_whatever_allocation_fails),
-        cmocka_unit_test_setup_teardown(a_full_disk_is_said_reads_go_on_and_space_helps,
-                                        served_begin, end_disk),
+        cmocka_unit_test(committed_change_is_delivered_or_owed_after_failed_allocation),
+        cmocka_unit_test_setup_teardown(full_disk_rejects_writes_until_space_is_free, served_begin,
+                                        end_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ static void write_at_random(const char *uri)
     }
 }
 
-static void who_applies_what_it_is_told_has_what_the_store_has(void **state)
+static void applied_patches_equal_the_stored_value(void **state)
 {
     (void)state;
     static const char *const kept[TYPES] = {"{}", "{\"debounceMs\":3600000}", "{\"maxVersions\":2}",
@@ -217,7 +217,7 @@ static void who_applies_what_it_is_told_has_what_the_store_has(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(who_applies_what_it_is_told_has_what_the_store_has),
+        SERVED_BOTH(applied_patches_equal_the_stored_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void subscription_of_the_program_survives_a_failed_start(void **state)
     assert_string_equal(ears_await(&e, 0).refused, "");
 }
 
-static void change_of_another_node_is_told_once_after_a_failed_start(void **state)
+static void node_change_is_delivered_once_after_a_failed_start(void **state)
 {
     (void)state;
     run(0);
@@ -73,7 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SERVED_BOTH(subscription_of_the_program_survives_a_failed_start),
-        CASE(change_of_another_node_is_told_once_after_a_failed_start),
+        CASE(node_change_is_delivered_once_after_a_failed_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

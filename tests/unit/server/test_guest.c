@@ -272,7 +272,7 @@ static void *run_it(void *server)
     return tidings_server_run(server, NULL) == 0 ? server : NULL;
 }
 
-static void on_threads_of_its_own_it_leaves_the_house_as_it_was(void **state)
+static void threaded_server_leaves_process_state_unchanged(void **state)
 {
     (void)state;
     struct house before;
@@ -298,7 +298,7 @@ static void on_threads_of_its_own_it_leaves_the_house_as_it_was(void **state)
     assert_nothing_left(&before);
 }
 
-static void stepped_it_leaves_the_house_as_it_was(void **state)
+static void stepped_server_leaves_process_state_unchanged(void **state)
 {
     (void)state;
     struct house before;
@@ -314,7 +314,7 @@ static void stepped_it_leaves_the_house_as_it_was(void **state)
 }
 
 /* SIGPIPE has its default action here: one that came would end the program. */
-static void a_reader_of_standard_output_that_is_gone_ends_the_server_only(void **state)
+static void closed_standard_output_ends_server_not_process(void **state)
 {
     (void)state;
     static const char request[] =
@@ -349,7 +349,7 @@ static void a_reader_of_standard_output_that_is_gone_ends_the_server_only(void *
 
 /* ---- silence --------------------------------------------------------------------------------- */
 
-static void nothing_is_printed(void **state)
+static void embedded_server_prints_nothing(void **state)
 {
     char path[] = "/tmp/tidings-guest-said-XXXXXX";
     struct stat about;
@@ -359,8 +359,8 @@ static void nothing_is_printed(void **state)
     fflush(stderr);
     dup2(said, STDOUT_FILENO);
     dup2(said, STDERR_FILENO);
-    stepped_it_leaves_the_house_as_it_was(state);
-    on_threads_of_its_own_it_leaves_the_house_as_it_was(state);
+    stepped_server_leaves_process_state_unchanged(state);
+    threaded_server_leaves_process_state_unchanged(state);
     dup2(kept_out, STDOUT_FILENO);
     dup2(kept_err, STDERR_FILENO);
     assert_int_equal(fstat(said, &about), 0);
@@ -412,10 +412,10 @@ int main(void)
     (void)setrlimit(RLIMIT_NOFILE, &files);
     signal(SIGPIPE, SIG_DFL);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_threads_of_its_own_it_leaves_the_house_as_it_was),
-        cmocka_unit_test(stepped_it_leaves_the_house_as_it_was),
-        cmocka_unit_test(a_reader_of_standard_output_that_is_gone_ends_the_server_only),
-        cmocka_unit_test(nothing_is_printed),
+        cmocka_unit_test(threaded_server_leaves_process_state_unchanged),
+        cmocka_unit_test(stepped_server_leaves_process_state_unchanged),
+        cmocka_unit_test(closed_standard_output_ends_server_not_process),
+        cmocka_unit_test(embedded_server_prints_nothing),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -111,7 +111,7 @@ static void begin_desk(void)
     pthread_cond_init(&desk.more, NULL);
 }
 
-static void what_was_accepted_is_released_whatever_came_between(void **state)
+static void accepted_peer_is_released_after_any_outcome(void **state)
 {
     (void)state;
     pthread_t desk_thread, comers[COMERS];
@@ -137,7 +137,7 @@ static void what_was_accepted_is_released_whatever_came_between(void **state)
     pthread_join(desk_thread, NULL);
 }
 
-static void a_client_is_refused_when_nobody_answers(void **state)
+static void client_is_rejected_if_accept_hook_never_answers(void **state)
 {
     (void)state;
     begin_desk();
@@ -152,7 +152,7 @@ static void a_client_is_refused_when_nobody_answers(void **state)
     tidings_watch_done(desk.waiting[0], 0, NULL);
 }
 
-static void misuse_of_hooks_is_refused(void **state)
+static void hook_misuse_is_rejected(void **state)
 {
     (void)state;
     struct tidings_watch_hook hook = {.watch = ask};
@@ -167,9 +167,9 @@ static void misuse_of_hooks_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(what_was_accepted_is_released_whatever_came_between),
-        SERVED_BOTH(a_client_is_refused_when_nobody_answers),
-        SERVED_BOTH(misuse_of_hooks_is_refused),
+        SERVED_BOTH(accepted_peer_is_released_after_any_outcome),
+        SERVED_BOTH(client_is_rejected_if_accept_hook_never_answers),
+        SERVED_BOTH(hook_misuse_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -127,7 +127,7 @@ static void subscribe(const char *uri, tidings_update_fn fn, const char *json)
     assert_non_null(tidings_server_subscribe(served(), tidings_str(uri), &o, &err));
 }
 
-static void nothing_is_refused_and_nobody_looks_again(void **state)
+static void hot_announcers_cause_no_rejection_or_truncation(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -173,7 +173,7 @@ static void nothing_is_refused_and_nobody_looks_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(nothing_is_refused_and_nobody_looks_again),
+        SERVED_BOTH(hot_announcers_cause_no_rejection_or_truncation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

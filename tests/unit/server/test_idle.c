@@ -58,13 +58,13 @@ static void check_idle(int (*listen_to)(const char *uri))
     }
 }
 
-static void an_idle_listen_holds_less_than_its_bound(void **state)
+static void idle_listen_uses_less_memory_than_its_limit(void **state)
 {
     (void)state;
     check_idle(served_listen);
 }
 
-static void an_idle_listen_over_websocket_holds_no_more(void **state)
+static void idle_websocket_listen_uses_no_more_memory(void **state)
 {
     (void)state;
     check_idle(served_listen_websocket);
@@ -85,7 +85,7 @@ static void cycle(unsigned i)
     close(fd);
 }
 
-static void ten_thousand_vanished_listens_leak_nothing(void **state)
+static void listens_leak_nothing_after_10000_disconnects(void **state)
 {
     (void)state;
     served_set("self", "true");
@@ -110,11 +110,11 @@ int main(void)
     static char two[] = "2";
     counted_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(an_idle_listen_holds_less_than_its_bound, served_begin,
+        cmocka_unit_test_setup_teardown(idle_listen_uses_less_memory_than_its_limit, served_begin,
                                         served_end),
-        cmocka_unit_test_setup_teardown(an_idle_listen_over_websocket_holds_no_more, served_begin,
+        cmocka_unit_test_setup_teardown(idle_websocket_listen_uses_no_more_memory, served_begin,
                                         served_end),
-        cmocka_unit_test_prestate_setup_teardown(ten_thousand_vanished_listens_leak_nothing,
+        cmocka_unit_test_prestate_setup_teardown(listens_leak_nothing_after_10000_disconnects,
                                                  served_begin, served_end, two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

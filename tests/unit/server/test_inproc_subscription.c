@@ -18,7 +18,7 @@
 
 /* ---- subscriptions --------------------------------------------------------------------------- */
 
-static void the_program_hears_of_changes(void **state)
+static void program_receives_changes(void **state)
 {
     (void)state;
     struct ears before, while_running, rows;
@@ -52,7 +52,7 @@ static void the_program_hears_of_changes(void **state)
     assert_int_equal(t.kind, TIDINGS_CHANGE_CREATED);
 }
 
-static void a_move_is_told_under_both_names(void **state)
+static void move_is_reported_under_both_uris(void **state)
 {
     (void)state;
     struct ears rows, moves;
@@ -95,7 +95,7 @@ static bool only_red(void *user, struct tidings_str uri, struct tidings_str meta
     return strstr(text, "\"colour\":\"red\"") != NULL;
 }
 
-static void a_filter_decides_before_anything_is_merged(void **state)
+static void filter_applies_before_coalescing(void **state)
 {
     (void)state;
     struct ears e, all;
@@ -123,7 +123,7 @@ static void a_filter_decides_before_anything_is_merged(void **state)
     assert_true(__atomic_load_n(&e.asked, __ATOMIC_SEQ_CST) >= 4);
 }
 
-static void options_are_those_of_clients(void **state)
+static void program_subscription_accepts_client_options(void **state)
 {
     (void)state;
     struct ears window, initial;
@@ -146,7 +146,7 @@ static void options_are_those_of_clients(void **state)
     assert_non_null(strstr(t.value, "\"text\":\"app:///a\""));
 }
 
-static void what_cannot_be_is_said(void **state)
+static void invalid_subscription_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -179,7 +179,7 @@ static void what_cannot_be_is_said(void **state)
     }
 }
 
-static void misuse_is_refused_at_once(void **state)
+static void misuse_is_rejected_at_once(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -206,7 +206,7 @@ static void misuse_is_refused_at_once(void **state)
     assert_int_equal(ears_count(&e), 0);
 }
 
-static void everything_and_rates_reach_the_program_too(void **state)
+static void program_subscription_supports_all_and_rate_options(void **state)
 {
     (void)state;
     struct ears a, rows, limited;
@@ -247,7 +247,7 @@ static size_t await_end(struct ears *e, size_t n)
     return n + 1;
 }
 
-static void an_ended_one_is_told_so_and_nothing_more(void **state)
+static void ended_subscription_receives_one_end_event(void **state)
 {
     (void)state;
     struct ears a, b;
@@ -283,7 +283,7 @@ static void hear_once(void *user, const struct tidings_update *update)
     tidings_subscription_end(sub);
 }
 
-static void one_may_end_itself_while_it_is_told(void **state)
+static void subscription_can_end_itself_in_its_callback(void **state)
 {
     (void)state;
     struct once o = {.sub = NULL};
@@ -303,7 +303,7 @@ static void one_may_end_itself_while_it_is_told(void **state)
     assert_int_equal(ears_count(&o.ears), n);
 }
 
-static void one_may_be_ended_before_it_exists(void **state)
+static void subscription_can_end_before_it_starts(void **state)
 {
     (void)state;
     struct ears a, b, refused;
@@ -353,7 +353,7 @@ static void hear_object(void *user, const struct tidings_update *update)
     ears_hear(&w->ears, update);
 }
 
-static void it_is_said_that_one_is_watched_before_anything_is_told(void **state)
+static void start_is_reported_before_first_change(void **state)
 {
     (void)state;
     struct watcher w = {.is_watching = false};
@@ -366,7 +366,7 @@ static void it_is_said_that_one_is_watched_before_anything_is_told(void **state)
     served_stop(); /* `w` goes */
 }
 
-static void a_handle_outlives_what_others_end(void **state)
+static void handle_stays_valid_after_external_end(void **state)
 {
     (void)state;
     struct ears a;
@@ -394,7 +394,7 @@ static void a_handle_outlives_what_others_end(void **state)
     tidings_subscription_end(sub); /* after the server has run, and before it is destroyed */
 }
 
-static void stopping_with_subscriptions_that_never_began_frees_them(void **state)
+static void server_stop_frees_unstarted_subscriptions(void **state)
 {
     (void)state;
     struct ears e;
@@ -407,19 +407,19 @@ static void stopping_with_subscriptions_that_never_began_frees_them(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(the_program_hears_of_changes),
-        SERVED_BOTH(a_move_is_told_under_both_names),
-        SERVED_BOTH(a_filter_decides_before_anything_is_merged),
-        SERVED_BOTH(options_are_those_of_clients),
-        SERVED_BOTH(what_cannot_be_is_said),
-        SERVED_BOTH(misuse_is_refused_at_once),
-        SERVED_BOTH(everything_and_rates_reach_the_program_too),
-        SERVED_BOTH(an_ended_one_is_told_so_and_nothing_more),
-        SERVED_BOTH(one_may_end_itself_while_it_is_told),
-        SERVED_BOTH(one_may_be_ended_before_it_exists),
-        SERVED_BOTH(it_is_said_that_one_is_watched_before_anything_is_told),
-        SERVED_BOTH(a_handle_outlives_what_others_end),
-        SERVED_BOTH(stopping_with_subscriptions_that_never_began_frees_them),
+        SERVED_BOTH(program_receives_changes),
+        SERVED_BOTH(move_is_reported_under_both_uris),
+        SERVED_BOTH(filter_applies_before_coalescing),
+        SERVED_BOTH(program_subscription_accepts_client_options),
+        SERVED_BOTH(invalid_subscription_is_reported),
+        SERVED_BOTH(misuse_is_rejected_at_once),
+        SERVED_BOTH(program_subscription_supports_all_and_rate_options),
+        SERVED_BOTH(ended_subscription_receives_one_end_event),
+        SERVED_BOTH(subscription_can_end_itself_in_its_callback),
+        SERVED_BOTH(subscription_can_end_before_it_starts),
+        SERVED_BOTH(start_is_reported_before_first_change),
+        SERVED_BOTH(handle_stays_valid_after_external_end),
+        SERVED_BOTH(server_stop_frees_unstarted_subscriptions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static void ask(uint16_t port)
     close(fd);
 }
 
-static void a_socket_of_the_program_is_listened_on(void **state)
+static void server_accepts_on_program_socket(void **state)
 {
     (void)state;
     uint16_t port;
@@ -83,7 +83,7 @@ static void a_socket_of_the_program_is_listened_on(void **state)
     assert_null(tidings_server_address(server, 0));
 }
 
-static void what_does_not_listen_is_refused_and_not_taken(void **state)
+static void nonlistening_descriptor_is_rejected_and_left_open(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -98,7 +98,7 @@ static void what_does_not_listen_is_refused_and_not_taken(void **state)
                      TIDINGS_E_INVALID);
 }
 
-static void a_start_that_fails_is_tried_again_with_the_same_socket(void **state)
+static void failed_start_can_retry_with_same_socket(void **state)
 {
     (void)state;
     uint16_t port;
@@ -115,7 +115,7 @@ static void a_start_that_fails_is_tried_again_with_the_same_socket(void **state)
                      TIDINGS_E_INVALID); /* it has started */
 }
 
-static void a_socket_that_is_never_used_is_closed_with_the_server(void **state)
+static void unused_socket_is_closed_with_server(void **state)
 {
     (void)state;
     uint16_t port;
@@ -130,10 +130,10 @@ int main(void)
 {
 #define CASE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        CASE(a_socket_of_the_program_is_listened_on),
-        CASE(what_does_not_listen_is_refused_and_not_taken),
-        CASE(a_start_that_fails_is_tried_again_with_the_same_socket),
-        CASE(a_socket_that_is_never_used_is_closed_with_the_server),
+        CASE(server_accepts_on_program_socket),
+        CASE(nonlistening_descriptor_is_rejected_and_left_open),
+        CASE(failed_start_can_retry_with_same_socket),
+        CASE(unused_socket_is_closed_with_server),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,7 @@ static void on_route(void *user, const struct tidings_http_request *request,
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static void a_server_that_is_null_is_refused_by_all_that_can_fail(void **state)
+static void null_server_is_rejected_by_fallible_functions(void **state)
 {
     (void)state;
     struct tidings_server *s = NULL;
@@ -126,7 +126,7 @@ static void a_server_that_is_null_is_refused_by_all_that_can_fail(void **state)
     assert_refused(tidings_server_disconnect(s, 1, &err));
 }
 
-static void a_server_that_is_null_does_nothing_where_nothing_can_fail(void **state)
+static void null_server_is_ignored_by_void_functions(void **state)
 {
     (void)state;
     tidings_server_stop(NULL);
@@ -142,7 +142,7 @@ static void a_server_that_is_null_does_nothing_where_nothing_can_fail(void **sta
     assert_int_equal(tidings_server_timeout_ms(NULL), -1);
 }
 
-static void what_is_to_be_filled_in_may_not_be_null(void **state)
+static void null_output_pointer_is_rejected(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -198,7 +198,7 @@ static const struct tidings_provider_ops fine = {
     .close = mounted_close,
 };
 
-static void nothing_is_mounted_in_a_server_that_takes_turns(void **state)
+static void mount_is_rejected_on_running_stepped_server(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -211,7 +211,7 @@ static void nothing_is_mounted_in_a_server_that_takes_turns(void **state)
     tidings_server_destroy(s);
 }
 
-static void a_server_that_has_ended_is_closed(void **state)
+static void ended_server_returns_closed(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -243,7 +243,7 @@ static void a_server_that_has_ended_is_closed(void **state)
 
 /* ---- sentences ------------------------------------------------------------------------------- */
 
-static void a_resource_a_template_and_a_media_type_are_told_apart(void **state)
+static void errors_distinguish_resource_template_and_media_type(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -266,7 +266,7 @@ static void a_resource_a_template_and_a_media_type_are_told_apart(void **state)
     tidings_server_destroy(s);
 }
 
-static void arguments_that_are_not_there_are_missing_and_not_too_many(void **state)
+static void missing_arguments_are_reported_as_missing(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -280,7 +280,7 @@ static void arguments_that_are_not_there_are_missing_and_not_too_many(void **sta
     tidings_server_destroy(s);
 }
 
-static void a_provider_needs_a_name_and_failing_to_open_has_a_reason(void **state)
+static void provider_requires_name_and_reports_open_failure(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -297,7 +297,7 @@ static void a_provider_needs_a_name_and_failing_to_open_has_a_reason(void **stat
     tidings_server_destroy(s);
 }
 
-static void a_setting_is_named_as_the_program_named_it(void **state)
+static void error_names_setting_as_program_spelled_it(void **state)
 {
     (void)state;
     struct tidings_server *s = tidings_server_create(NULL);
@@ -306,7 +306,7 @@ static void a_setting_is_named_as_the_program_named_it(void **state)
     tidings_server_destroy(s);
 }
 
-static void a_code_that_is_none_has_no_name_of_another(void **state)
+static void unknown_error_code_has_its_own_name(void **state)
 {
     (void)state;
     assert_string_equal(tidings_code_name(TIDINGS_E_UNKNOWN), "TIDINGS_E_UNKNOWN");
@@ -316,16 +316,16 @@ static void a_code_that_is_none_has_no_name_of_another(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_that_is_null_is_refused_by_all_that_can_fail),
-        cmocka_unit_test(a_server_that_is_null_does_nothing_where_nothing_can_fail),
-        cmocka_unit_test(what_is_to_be_filled_in_may_not_be_null),
-        cmocka_unit_test(nothing_is_mounted_in_a_server_that_takes_turns),
-        cmocka_unit_test(a_server_that_has_ended_is_closed),
-        cmocka_unit_test(a_resource_a_template_and_a_media_type_are_told_apart),
-        cmocka_unit_test(arguments_that_are_not_there_are_missing_and_not_too_many),
-        cmocka_unit_test(a_provider_needs_a_name_and_failing_to_open_has_a_reason),
-        cmocka_unit_test(a_setting_is_named_as_the_program_named_it),
-        cmocka_unit_test(a_code_that_is_none_has_no_name_of_another),
+        cmocka_unit_test(null_server_is_rejected_by_fallible_functions),
+        cmocka_unit_test(null_server_is_ignored_by_void_functions),
+        cmocka_unit_test(null_output_pointer_is_rejected),
+        cmocka_unit_test(mount_is_rejected_on_running_stepped_server),
+        cmocka_unit_test(ended_server_returns_closed),
+        cmocka_unit_test(errors_distinguish_resource_template_and_media_type),
+        cmocka_unit_test(missing_arguments_are_reported_as_missing),
+        cmocka_unit_test(provider_requires_name_and_reports_open_failure),
+        cmocka_unit_test(error_names_setting_as_program_spelled_it),
+        cmocka_unit_test(unknown_error_code_has_its_own_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,7 +92,7 @@ static void resumes_with(unsigned node, const char *cursor, const char *below, c
     assert_int_equal(ears_count(&resumed), 1);
 }
 
-static void an_unsubscribable_deletion_is_not_replayed(void **state)
+static void unsubscribable_deletion_is_not_replayed(void **state)
 {
     (void)state;
     char cursor[256];
@@ -122,7 +122,7 @@ static void announce_as(const char *uri, const char *from, bool not_subscribable
 }
 
 /* What one node announces the other tells, at once and after a restart. */
-static void unsubscribable_announcements_reach_no_client_of_another_node(void **state)
+static void unsubscribable_announcements_skip_clients_of_other_nodes(void **state)
 {
     (void)state;
     static struct ears live;
@@ -149,7 +149,7 @@ static void unsubscribable_announcements_reach_no_client_of_another_node(void **
 }
 
 /* Below a mount of files the program announces as it likes. */
-static void unsubscribable_changes_of_files_are_not_replayed(void **state)
+static void unsubscribable_file_changes_are_not_replayed(void **state)
 {
     (void)state;
     static struct ears live;
@@ -199,13 +199,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest both[] = {
-        REPLAY(an_unsubscribable_deletion_is_not_replayed),
+        REPLAY(unsubscribable_deletion_is_not_replayed),
     };
     const struct CMUnitTest file[] = {
-        REPLAY(unsubscribable_changes_of_files_are_not_replayed),
+        REPLAY(unsubscribable_file_changes_are_not_replayed),
     };
     const struct CMUnitTest shared[] = {
-        REPLAY(unsubscribable_announcements_reach_no_client_of_another_node),
+        REPLAY(unsubscribable_announcements_skip_clients_of_other_nodes),
     };
     int failed = cmocka_run_group_tests_name("SQLite", both, NULL, NULL);
     failed += cmocka_run_group_tests_name("files", file, NULL, NULL);

@@ -44,7 +44,7 @@ static void page(void *user, const struct tidings_http_request *request,
     tidings_http_reply(response, 200, "text/plain", tidings_str(text));
 }
 
-static void pages_of_the_program_ask_for_a_token_and_learn_whose_it_is(void **state)
+static void program_pages_require_token_and_receive_its_subject(void **state)
 {
     (void)state;
     char path[64], head[300];
@@ -60,7 +60,7 @@ static void pages_of_the_program_ask_for_a_token_and_learn_whose_it_is(void **st
     tidings_free(token);
 }
 
-static void without_tokens_nobody_is_known_by_an_address(void **state)
+static void address_identifies_no_user_without_tokens(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -103,7 +103,7 @@ static const char keys[] =
     "\"x\":\"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4\","
     "\"y\":\"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM\"}]}"; /* RFC 7517 A.1 */
 
-static void the_metadata_is_named_by_the_resource(void **state)
+static void metadata_url_derives_from_resource(void **state)
 {
     (void)state;
     char path[] = "/tmp/tidings-keys-XXXXXX";
@@ -157,7 +157,7 @@ static void the_metadata_is_named_by_the_resource(void **state)
     unlink(path);
 }
 
-static void an_issuer_needs_a_name_for_the_server_and_a_file_does_not(void **state)
+static void issuer_requires_server_name_unless_keys_are_a_file(void **state)
 {
     (void)state;
     struct oauth_setup a = {.scopes = NULL};
@@ -183,10 +183,10 @@ static void an_issuer_needs_a_name_for_the_server_and_a_file_does_not(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(pages_of_the_program_ask_for_a_token_and_learn_whose_it_is),
-        SERVED_BOTH(without_tokens_nobody_is_known_by_an_address),
-        cmocka_unit_test(the_metadata_is_named_by_the_resource),
-        cmocka_unit_test(an_issuer_needs_a_name_for_the_server_and_a_file_does_not),
+        SERVED_BOTH(program_pages_require_token_and_receive_its_subject),
+        SERVED_BOTH(address_identifies_no_user_without_tokens),
+        cmocka_unit_test(metadata_url_derives_from_resource),
+        cmocka_unit_test(issuer_requires_server_name_unless_keys_are_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static int load(struct config *c, const char *text, struct tidings_error *err)
     return config_load_text(c, "tidings.json", tidings_str(text), err);
 }
 
-static void rules_come_from_mounts_and_from_prefixes_shortest_first(void **state)
+static void option_rules_apply_mounts_then_prefixes_by_length(void **state)
 {
     (void)state;
     static char variable[] = "TIDINGS_SUBSCRIPTION={\"uri\":\"A:///\",\"options\":{\"rateMs\":1}}";
@@ -72,7 +72,7 @@ static void rules_come_from_mounts_and_from_prefixes_shortest_first(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rules_come_from_mounts_and_from_prefixes_shortest_first),
+        cmocka_unit_test(option_rules_apply_mounts_then_prefixes_by_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static void page(void *user, const struct tidings_http_request *request,
     }
 }
 
-static void pages_stand_next_to_the_endpoint(void **state)
+static void pages_are_served_beside_the_endpoint(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -78,7 +78,7 @@ static void publish(void *user, const struct tidings_http_request *request,
     }
 }
 
-static void a_page_may_announce(void **state)
+static void page_handler_can_announce_changes(void **state)
 {
     (void)state;
     struct ears e;
@@ -98,7 +98,7 @@ static void a_page_may_announce(void **state)
 
 /* ---- the server's own state ------------------------------------------------------------------ */
 
-static void its_own_state_is_hidden_unless_asked_for(void **state)
+static void server_state_is_hidden_by_default(void **state)
 {
     (void)state;
     served_run();
@@ -107,7 +107,7 @@ static void its_own_state_is_hidden_unless_asked_for(void **state)
     assert_null(strstr(answer, "deliveries"));
 }
 
-static void its_own_state_is_a_resource(void **state)
+static void server_state_is_a_resource_if_enabled(void **state)
 {
     (void)state;
     struct ears stats, a;
@@ -152,10 +152,10 @@ static void its_own_state_is_a_resource(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(pages_stand_next_to_the_endpoint),
-        SERVED_BOTH(a_page_may_announce),
-        SERVED_BOTH(its_own_state_is_hidden_unless_asked_for),
-        SERVED_BOTH(its_own_state_is_a_resource),
+        SERVED_BOTH(pages_are_served_beside_the_endpoint),
+        SERVED_BOTH(page_handler_can_announce_changes),
+        SERVED_BOTH(server_state_is_hidden_by_default),
+        SERVED_BOTH(server_state_is_a_resource_if_enabled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static const char *ask(const char *method, const char *name, const char *params)
 
 static char suggested[] = "suggested", row[] = "row";
 
-static void clients_get_what_was_registered(void **state)
+static void clients_receive_registered_prompts(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -109,7 +109,7 @@ static void clients_get_what_was_registered(void **state)
     assert_json(text, "error|code", "-32602");
 }
 
-static void what_cannot_be_is_refused_with_the_reason(void **state)
+static void invalid_prompt_is_rejected_with_reason(void **state)
 {
     (void)state;
     static const struct tidings_argument twice[] = {{"a", NULL, NULL, true}, {"a", 0, 0, true}};
@@ -171,7 +171,7 @@ static void what_cannot_be_is_refused_with_the_reason(void **state)
     tidings_server_destroy(s);
 }
 
-static void whatever_allocation_fails_it_is_told_and_nothing_leaks(void **state)
+static void prompts_report_failed_allocations_without_leak(void **state)
 {
     (void)state;
     struct tidings_prompt about = described("p");
@@ -207,11 +207,12 @@ int main(void)
 {
     static char two[] = "2"; /* workers */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(clients_get_what_was_registered, served_begin, served_end),
-        cmocka_unit_test_prestate_setup_teardown(clients_get_what_was_registered, served_begin,
+        cmocka_unit_test_setup_teardown(clients_receive_registered_prompts, served_begin,
+                                        served_end),
+        cmocka_unit_test_prestate_setup_teardown(clients_receive_registered_prompts, served_begin,
                                                  served_end, two),
-        cmocka_unit_test(what_cannot_be_is_refused_with_the_reason),
-        cmocka_unit_test(whatever_allocation_fails_it_is_told_and_nothing_leaks),
+        cmocka_unit_test(invalid_prompt_is_rejected_with_reason),
+        cmocka_unit_test(prompts_report_failed_allocations_without_leak),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

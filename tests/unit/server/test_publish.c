@@ -56,7 +56,7 @@ static void check_error(int rc, int code, const char *part)
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-static void what_is_published_is_read_listed_and_heard_of(void **state)
+static void publication_can_be_read_listed_and_subscribed(void **state)
 {
     (void)state;
     struct ears one, all;
@@ -135,7 +135,7 @@ static void telling(void *user, struct tidings_read *read, struct tidings_str ur
     tidings_read_done(read, tidings_read_text(read, &about, tidings_str("words"), &why), &why);
 }
 
-static void a_publisher_and_a_handler_attach_meta(void **state)
+static void publisher_and_handler_attach_metadata(void **state)
 {
     (void)state;
     static char good[] = "{\"example.com/by\": \"handler\"}", none[] = "",
@@ -191,7 +191,7 @@ static void *push(void *arg)
     return NULL;
 }
 
-static void several_threads_publish_and_the_last_is_told(void **state)
+static void concurrent_publications_deliver_last_value(void **state)
 {
     (void)state;
     struct ears e;
@@ -219,7 +219,7 @@ static void several_threads_publish_and_the_last_is_told(void **state)
 
 /* ---- whose a URI is -------------------------------------------------------------------------- */
 
-static void only_what_lies_below_a_prefix_is_published(void **state)
+static void publish_requires_uri_below_prefix(void **state)
 {
     (void)state;
     check_error(publish("note://x", ""), TIDINGS_E_DENIED, "no prefix is set");
@@ -235,7 +235,7 @@ static void only_what_lies_below_a_prefix_is_published(void **state)
     assert_int_equal(publish("note:///in/y", ""), 1);
 }
 
-static void who_comes_second_to_a_uri_is_refused(void **state)
+static void second_owner_of_uri_is_rejected(void **state)
 {
     (void)state;
     served_set("publish", "app:///");
@@ -265,14 +265,14 @@ static int run_here(void)
     return tidings_server_run(served(), &err);
 }
 
-static void what_cannot_be_served_together_does_not_start(void **state)
+static void start_fails_with_conflicting_resources(void **state)
 {
     (void)state;
     served_set("publish", "app:///");
     check_error(run_here(), TIDINGS_E_EXISTS, "'app:///row/{id}' would never be asked");
 }
 
-static void prefixes_do_not_lie_in_one_another(void **state)
+static void nested_prefixes_are_rejected(void **state)
 {
     (void)state;
     served_set("publish", "note:///a/");
@@ -280,7 +280,7 @@ static void prefixes_do_not_lie_in_one_another(void **state)
     check_error(run_here(), TIDINGS_E_INVALID, "'note:///a/' lies inside 'note:///'");
 }
 
-static void a_directory_inside_a_prefix_is_not_published_to(void **state)
+static void publish_is_rejected_for_directory_inside_prefix(void **state)
 {
     (void)state;
     served_set("publish", "note:///");
@@ -296,7 +296,7 @@ static void no_call(void *user, struct tidings_call *call)
     tidings_call_done(call, 0, NULL);
 }
 
-static void a_tool_of_the_program_is_not_replaced_by_ours(void **state)
+static void program_tool_is_not_replaced_by_built_in_tool(void **state)
 {
     (void)state;
     struct tidings_tool tool = {.name = tidings_str("unpublish")};
@@ -318,16 +318,16 @@ int main(void)
 {
     static char one[] = "1", two[] = "2";
     const struct CMUnitTest tests[] = {
-        BOTH(what_is_published_is_read_listed_and_heard_of),
+        BOTH(publication_can_be_read_listed_and_subscribed),
         BOTH(unsubscribable_publications_notify_no_subscription),
-        BOTH(a_publisher_and_a_handler_attach_meta),
-        BOTH(several_threads_publish_and_the_last_is_told),
-        BOTH(only_what_lies_below_a_prefix_is_published),
-        BOTH(who_comes_second_to_a_uri_is_refused),
-        NOT_RUN(what_cannot_be_served_together_does_not_start),
-        NOT_RUN(prefixes_do_not_lie_in_one_another),
-        NOT_RUN(a_tool_of_the_program_is_not_replaced_by_ours),
-        NOT_RUN(a_directory_inside_a_prefix_is_not_published_to),
+        BOTH(publisher_and_handler_attach_metadata),
+        BOTH(concurrent_publications_deliver_last_value),
+        BOTH(publish_requires_uri_below_prefix),
+        BOTH(second_owner_of_uri_is_rejected),
+        NOT_RUN(start_fails_with_conflicting_resources),
+        NOT_RUN(nested_prefixes_are_rejected),
+        NOT_RUN(program_tool_is_not_replaced_by_built_in_tool),
+        NOT_RUN(publish_is_rejected_for_directory_inside_prefix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

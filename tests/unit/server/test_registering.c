@@ -136,7 +136,7 @@ static void end_work(void)
     }
 }
 
-static void any_thread_registers_at_any_time(void **state)
+static void threads_can_register_at_any_time(void **state)
 {
     (void)state;
     begin_work();
@@ -161,7 +161,7 @@ static void any_thread_registers_at_any_time(void **state)
     }
 }
 
-static void registering_goes_on_while_it_stops(void **state)
+static void registration_is_safe_during_stop(void **state)
 {
     (void)state;
     served_run();
@@ -195,7 +195,7 @@ static void close_nothing(struct tidings_provider *p)
     (void)p;
 }
 
-static void mounting_is_for_before_it_runs(void **state)
+static void mount_is_rejected_while_server_runs(void **state)
 {
     (void)state;
     static const struct tidings_provider_ops ops = {
@@ -217,9 +217,9 @@ static void mounting_is_for_before_it_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(any_thread_registers_at_any_time),
-        SERVED_BOTH(registering_goes_on_while_it_stops),
-        SERVED_BOTH(mounting_is_for_before_it_runs),
+        SERVED_BOTH(threads_can_register_at_any_time),
+        SERVED_BOTH(registration_is_safe_during_stop),
+        SERVED_BOTH(mount_is_rejected_while_server_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

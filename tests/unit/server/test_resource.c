@@ -119,7 +119,7 @@ static void check(const char *answer, const char *status, const char *has, const
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void accept_chooses_one_of_the_formats(void **state)
+static void accept_header_selects_format(void **state)
 {
     (void)state;
     add("app:///page", on_page);
@@ -135,7 +135,7 @@ static void accept_chooses_one_of_the_formats(void **state)
           "Content-Range: bytes 1-2/14", "h1");
 }
 
-static void what_a_handler_says_writes_no_headers(void **state)
+static void handler_output_cannot_inject_headers(void **state)
 {
     (void)state;
     add("app:///odd", on_odd);
@@ -147,7 +147,7 @@ static void what_a_handler_says_writes_no_headers(void **state)
     assert_null(strstr(answer, "ETag"));
 }
 
-static void a_handler_may_answer_later_from_another_thread(void **state)
+static void handler_can_answer_later_on_another_thread(void **state)
 {
     (void)state;
     add("app:///slow", on_slow);
@@ -159,7 +159,7 @@ static void a_handler_may_answer_later_from_another_thread(void **state)
     pthread_join(thread, NULL);
 }
 
-static void a_client_that_leaves_cancels_what_it_asked_for(void **state)
+static void client_disconnect_cancels_its_request(void **state)
 {
     (void)state;
     add("app:///slow", on_slow);
@@ -174,7 +174,7 @@ static void a_client_that_leaves_cancels_what_it_asked_for(void **state)
     check(get("app:///a", ""), "200", "text/plain", NULL);
 }
 
-static void what_is_registered_is_not_written(void **state)
+static void registered_resource_rejects_writes(void **state)
 {
     (void)state;
     served_set("allow-write", "true");
@@ -199,7 +199,7 @@ static void on_own_page(void *user, const struct tidings_http_request *request,
     tidings_http_reply(response, 200, "text/plain", tidings_str("mine"));
 }
 
-static void a_page_of_the_program_at_the_same_path_wins(void **state)
+static void program_page_wins_over_resource_at_same_path(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -211,7 +211,7 @@ static void a_page_of_the_program_at_the_same_path_wins(void **state)
 /* ---- structs that are filled in ---------------------------------------------------------------
  */
 
-static void a_zeroed_description_is_the_default(void **state)
+static void zeroed_description_uses_defaults(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -240,7 +240,7 @@ static void assert_reserved(int rc, struct tidings_error *err)
     *err = (struct tidings_error){0};
 }
 
-static void a_struct_that_was_never_zeroed_is_refused(void **state)
+static void uninitialized_struct_is_rejected(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -271,14 +271,14 @@ int main(void)
 {
     static char one[] = "1", two[] = "2";
     const struct CMUnitTest tests[] = {
-        BOTH(accept_chooses_one_of_the_formats),
-        BOTH(what_a_handler_says_writes_no_headers),
-        BOTH(a_handler_may_answer_later_from_another_thread),
-        BOTH(a_client_that_leaves_cancels_what_it_asked_for),
-        BOTH(what_is_registered_is_not_written),
-        BOTH(a_zeroed_description_is_the_default),
-        BOTH(a_struct_that_was_never_zeroed_is_refused),
-        BOTH(a_page_of_the_program_at_the_same_path_wins),
+        BOTH(accept_header_selects_format),
+        BOTH(handler_output_cannot_inject_headers),
+        BOTH(handler_can_answer_later_on_another_thread),
+        BOTH(client_disconnect_cancels_its_request),
+        BOTH(registered_resource_rejects_writes),
+        BOTH(zeroed_description_uses_defaults),
+        BOTH(uninitialized_struct_is_rejected),
+        BOTH(program_page_wins_over_resource_at_same_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

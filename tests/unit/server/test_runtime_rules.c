@@ -65,7 +65,7 @@ static const char *first_level(const char *json)
     return t.refused[0] ? t.refused : t.metadata;
 }
 
-static void what_is_set_counts_for_subscriptions_from_then_on(void **state)
+static void runtime_rules_apply_to_later_subscriptions(void **state)
 {
     (void)state;
     set_well("app:///", "{\"windowMs\":60000}", "{\"windowMs\":70000}");
@@ -82,7 +82,7 @@ static void what_is_set_counts_for_subscriptions_from_then_on(void **state)
     assert_non_null(strstr(first_level("{\"windowMs\":0}"), "level"));
 }
 
-static void what_is_wrong_is_said_and_changes_nothing(void **state)
+static void invalid_rule_is_reported_and_changes_nothing(void **state)
 {
     (void)state;
     static const struct {
@@ -111,7 +111,7 @@ static void what_is_wrong_is_said_and_changes_nothing(void **state)
     assert_non_null(strstr(first_level(NULL), "level"));
 }
 
-static void there_may_be_a_thousand(void **state)
+static void server_accepts_1000_rules(void **state)
 {
     (void)state;
     char prefix[64];
@@ -141,7 +141,7 @@ static void *set_all_the_time(void *arg)
     return NULL;
 }
 
-static void setting_goes_on_while_others_subscribe_and_the_server_stops(void **state)
+static void rules_can_change_during_subscribes_and_stop(void **state)
 {
     (void)state;
     static char one[] = "app:///", other[] = "app:///row/";
@@ -169,10 +169,10 @@ static void setting_goes_on_while_others_subscribe_and_the_server_stops(void **s
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(what_is_set_counts_for_subscriptions_from_then_on),
-        SERVED_BOTH(what_is_wrong_is_said_and_changes_nothing),
-        SERVED_BOTH(there_may_be_a_thousand),
-        SERVED_BOTH(setting_goes_on_while_others_subscribe_and_the_server_stops),
+        SERVED_BOTH(runtime_rules_apply_to_later_subscriptions),
+        SERVED_BOTH(invalid_rule_is_reported_and_changes_nothing),
+        SERVED_BOTH(server_accepts_1000_rules),
+        SERVED_BOTH(rules_can_change_during_subscribes_and_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -307,7 +307,7 @@ static int tear_down(void **state)
 
 /* ---- the cases ------------------------------------------------------------------------------- */
 
-static void who_takes_it_over_finds_little(void **state)
+static void sandboxed_process_has_minimal_access(void **state)
 {
     (void)state;
     if (TIDINGS_SANITIZED || landlock_abi(NULL) == 0 || seccomp_probe(NULL) < 0) {
@@ -323,7 +323,7 @@ static void who_takes_it_over_finds_little(void **state)
     assert_non_null(strstr(get("tidings://self/sandbox"), "\"seccomp\":true"));
 }
 
-static void a_program_that_does_not_ask_is_left_alone(void **state)
+static void sandbox_is_off_by_default(void **state)
 {
     (void)state;
     begin(false, NULL);
@@ -335,7 +335,7 @@ static void a_program_that_does_not_ask_is_left_alone(void **state)
                                                           "\"seccomp\":false,\"helper\":false}"));
 }
 
-static void nor_is_one_whose_user_says_no(void **state)
+static void sandbox_is_off_if_user_disables_it(void **state)
 {
     (void)state;
     static const char *const off[] = {"sandbox", "false", NULL};
@@ -345,7 +345,7 @@ static void nor_is_one_whose_user_says_no(void **state)
 }
 
 /* A directory that no rule knows, since it was made after the start: the helper opens it. */
-static void what_was_put_in_the_place_of_a_root_is_read(void **state)
+static void replaced_root_directory_is_readable(void **state)
 {
     (void)state;
     char away[128];
@@ -370,7 +370,7 @@ static void *nothing(void *user)
     return user;
 }
 
-static void a_process_with_threads_is_refused(void **state)
+static void sandbox_rejects_multithreaded_process(void **state)
 {
     (void)state;
     if (TIDINGS_SANITIZED) {
@@ -396,13 +396,11 @@ static void a_process_with_threads_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_takes_it_over_finds_little, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_program_that_does_not_ask_is_left_alone, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(nor_is_one_whose_user_says_no, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_was_put_in_the_place_of_a_root_is_read, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(a_process_with_threads_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandboxed_process_has_minimal_access, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandbox_is_off_by_default, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandbox_is_off_if_user_disables_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(replaced_root_directory_is_readable, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(sandbox_rejects_multithreaded_process, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static void write_file(char path[64], const char *text)
 }
 
 /* Also when it grows, which moves it. */
-static void a_buffer_for_secrets_is_wiped(void **state)
+static void secret_buffer_is_wiped(void **state)
 {
     (void)state;
     for (int is_secret = 0; is_secret < 2; is_secret++) {
@@ -54,7 +54,7 @@ static void a_buffer_for_secrets_is_wiped(void **state)
     }
 }
 
-static void credentials_and_files_of_tokens_are_wiped(void **state)
+static void credentials_and_token_files_are_wiped(void **state)
 {
     (void)state;
     char path[64];
@@ -81,7 +81,7 @@ static void credentials_and_files_of_tokens_are_wiped(void **state)
 }
 
 /* Those of requests that are let in, of such that are not, and of one that nobody waits for. */
-static void tokens_of_requests_are_wiped(void **state)
+static void request_tokens_are_wiped(void **state)
 {
     char *token = NULL, *line = NULL, path[64], kept[128], head[512];
     *state = NULL;
@@ -121,7 +121,7 @@ static void tokens_of_requests_are_wiped(void **state)
     unlink(path);
 }
 
-static void the_key_that_seals_is_wiped(void **state)
+static void sealing_key_is_wiped(void **state)
 {
     *state = NULL;
     struct seal_key key;
@@ -143,7 +143,7 @@ static void answer(struct scripted_server *s, const struct scripted_request *r)
     }
 }
 
-static void the_token_of_a_client_is_wiped(void **state)
+static void client_token_is_wiped(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -163,11 +163,11 @@ static void the_token_of_a_client_is_wiped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_buffer_for_secrets_is_wiped),
-        cmocka_unit_test(credentials_and_files_of_tokens_are_wiped),
-        cmocka_unit_test(tokens_of_requests_are_wiped),
-        cmocka_unit_test(the_key_that_seals_is_wiped),
-        cmocka_unit_test(the_token_of_a_client_is_wiped),
+        cmocka_unit_test(secret_buffer_is_wiped),
+        cmocka_unit_test(credentials_and_token_files_are_wiped),
+        cmocka_unit_test(request_tokens_are_wiped),
+        cmocka_unit_test(sealing_key_is_wiped),
+        cmocka_unit_test(client_token_is_wiped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

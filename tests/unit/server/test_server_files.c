@@ -156,7 +156,7 @@ static unsigned count_kept(const struct fixture *f, const char *which)
     return count;
 }
 
-static void so_many_are_remembered_and_no_more(void **state)
+static void remembered_files_are_limited(void **state)
 {
     struct fixture *f = *state;
     begin_run(f);
@@ -175,7 +175,7 @@ static void so_many_are_remembered_and_no_more(void **state)
 }
 
 /* Who subscribes to the same again and again takes no room from others. */
-static void the_same_again_counts_once(void **state)
+static void repeated_subscription_counts_once(void **state)
 {
     struct fixture *f = *state;
     for (unsigned run = 0; run < 2; run++) {
@@ -192,7 +192,7 @@ static void the_same_again_counts_once(void **state)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void without_memory_it_is_said_and_nothing_is_left(void **state)
+static void allocation_failure_is_reported_and_cleaned_up(void **state)
 {
     struct fixture *f = *state;
     struct tidings_error err = {0};
@@ -227,9 +227,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(so_many_are_remembered_and_no_more),
-        TEST(the_same_again_counts_once),
-        TEST(without_memory_it_is_said_and_nothing_is_left),
+        TEST(remembered_files_are_limited),
+        TEST(repeated_subscription_counts_once),
+        TEST(allocation_failure_is_reported_and_cleaned_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

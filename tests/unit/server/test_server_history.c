@@ -33,7 +33,7 @@ static void check_text(struct server_history *h, const char *expected)
     buf_deinit(&text);
 }
 
-static void a_sample_reads_like_the_status(void **state)
+static void history_sample_matches_status(void **state)
 {
     (void)state;
     struct server_history *h = server_history_create();
@@ -56,7 +56,7 @@ static void a_sample_reads_like_the_status(void **state)
     check_text(NULL, "{\"everyMs\":5000,\"samples\":[]}");
 }
 
-static void the_oldest_go(void **state)
+static void history_evicts_oldest_samples(void **state)
 {
     (void)state;
     struct server_history *h = server_history_create();
@@ -77,8 +77,8 @@ static void the_oldest_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_sample_reads_like_the_status),
-        cmocka_unit_test(the_oldest_go),
+        cmocka_unit_test(history_sample_matches_status),
+        cmocka_unit_test(history_evicts_oldest_samples),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static const struct tidings_provider_ops few = {
     .close = on_close,
 };
 
-static void what_a_provider_without_stat_lists_can_be_subscribed_to(void **state)
+static void listed_resources_are_subscribable_without_stat(void **state)
 {
     (void)state;
     struct ears known, unknown;
@@ -108,7 +108,7 @@ static void on_time(void *user)
     served_announce("app:///a", "", TIDINGS_CHANGE_UPDATED);
 }
 
-static void a_timer_runs_while_the_server_does(void **state)
+static void timer_runs_while_server_runs(void **state)
 {
     (void)state;
     atomic_uint count = 0;
@@ -127,7 +127,7 @@ static void a_timer_runs_while_the_server_does(void **state)
     assert_int_equal(atomic_load(&count), at_the_end);
 }
 
-static void timers_are_bounded_and_need_a_period(void **state)
+static void timers_are_limited_and_require_a_period(void **state)
 {
     (void)state;
     atomic_uint count = 0;
@@ -154,7 +154,7 @@ static void on_own_signal(int number)
     (void)number;
 }
 
-static void main_runs_until_a_signal_and_puts_handlers_back(void **state)
+static void main_runs_until_signal_and_restores_handlers(void **state)
 {
     (void)state;
     char *argv[] = {(char *)(uintptr_t) "/usr/bin/x", (char *)(uintptr_t) "--http",
@@ -174,7 +174,7 @@ static void main_runs_until_a_signal_and_puts_handlers_back(void **state)
     tidings_server_destroy(server);
 }
 
-static void main_says_why_it_could_not_with_its_status(void **state)
+static void main_reports_failure_with_exit_status(void **state)
 {
     (void)state;
     char *argv[] = {(char *)(uintptr_t) "x", (char *)(uintptr_t) "--no-such-option", NULL};
@@ -213,7 +213,7 @@ static char *main_prints(char *word, const struct tidings_server_info *info)
     return main_writes(server, word, STDOUT_FILENO, 0);
 }
 
-static void main_names_the_first_failure_that_nobody_heard_of(void **state)
+static void main_reports_first_unreported_failure(void **state)
 {
     (void)state;
     struct tidings_resource about = tidings_resource("no uri", "a", NULL);
@@ -230,7 +230,7 @@ static void main_names_the_first_failure_that_nobody_heard_of(void **state)
     }
 }
 
-static void main_explains_its_options_and_says_its_version(void **state)
+static void main_prints_help_and_version(void **state)
 {
     (void)state;
     struct tidings_server_info nothing = {0}, info = {.version = tidings_str("2.5")};
@@ -250,13 +250,13 @@ int main(void)
 #define SERVED(f)                                                                                  \
     cmocka_unit_test_prestate_setup_teardown(f, served_begin, served_end, one),                    \
         cmocka_unit_test_prestate_setup_teardown(f, served_begin, served_end, two)
-        SERVED(what_a_provider_without_stat_lists_can_be_subscribed_to),
-        SERVED(a_timer_runs_while_the_server_does),
-        SERVED(timers_are_bounded_and_need_a_period),
-        cmocka_unit_test(main_runs_until_a_signal_and_puts_handlers_back),
-        cmocka_unit_test(main_names_the_first_failure_that_nobody_heard_of),
-        cmocka_unit_test(main_says_why_it_could_not_with_its_status),
-        cmocka_unit_test(main_explains_its_options_and_says_its_version),
+        SERVED(listed_resources_are_subscribable_without_stat),
+        SERVED(timer_runs_while_server_runs),
+        SERVED(timers_are_limited_and_require_a_period),
+        cmocka_unit_test(main_runs_until_signal_and_restores_handlers),
+        cmocka_unit_test(main_reports_first_unreported_failure),
+        cmocka_unit_test(main_reports_failure_with_exit_status),
+        cmocka_unit_test(main_prints_help_and_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #include "base/str.h"
 #include "server/self.h"
 
-static void a_row_is_a_peer_and_perhaps_a_place(void **state)
+static void row_contains_peer_and_optional_location(void **state)
 {
     (void)state;
     struct status_after after;
@@ -26,7 +26,7 @@ static void a_row_is_a_peer_and_perhaps_a_place(void **state)
     assert_true(after.peer == UINT64_MAX && after.index == UINT64_MAX);
 }
 
-static void anything_else_is_no_row(void **state)
+static void malformed_row_is_rejected(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"",   ".",  "1.",  ".1",    "-1",
@@ -41,8 +41,8 @@ static void anything_else_is_no_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_a_peer_and_perhaps_a_place),
-        cmocka_unit_test(anything_else_is_no_row),
+        cmocka_unit_test(row_contains_peer_and_optional_location),
+        cmocka_unit_test(malformed_row_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

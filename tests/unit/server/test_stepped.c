@@ -131,7 +131,7 @@ static void step_to_the_end(void)
 
 /* ---- serving --------------------------------------------------------------------------------- */
 
-static void requests_are_answered_in_turns_without_a_thread_of_ours(void **state)
+static void stepped_server_answers_without_its_own_thread(void **state)
 {
     (void)state;
     size_t threads = count_threads();
@@ -159,7 +159,7 @@ static void *announce_one(void *arg)
     return rc == 0 ? arg : NULL;
 }
 
-static void a_change_from_another_thread_makes_the_descriptor_ready(void **state)
+static void change_on_another_thread_makes_descriptor_ready(void **state)
 {
     (void)state;
     static bool heard; /* it is told of the end too, when this is over */
@@ -193,7 +193,7 @@ static void *add_one(void *arg)
     return rc == 0 ? arg : NULL;
 }
 
-static void a_registration_on_another_thread_waits_for_a_turn(void **state)
+static void registration_on_another_thread_waits_for_a_turn(void **state)
 {
     (void)state;
     pthread_t thread;
@@ -215,7 +215,7 @@ static void *stop_it(void *arg)
     return NULL;
 }
 
-static void many_threads_may_stop_it_and_the_turns_end(void **state)
+static void concurrent_stops_end_the_turns(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
@@ -232,7 +232,7 @@ static void many_threads_may_stop_it_and_the_turns_end(void **state)
     assert_int_equal(tidings_server_finish(server, NULL), 0);
 }
 
-static void stopped_before_it_starts_it_ends_at_once(void **state)
+static void server_ends_at_once_if_stopped_before_start(void **state)
 {
     (void)state;
     tidings_server_stop(server);
@@ -266,7 +266,7 @@ static void read_late(void *user, struct tidings_read *read, struct tidings_str 
     }
 }
 
-static void an_answer_under_way_when_it_stops_still_arrives(void **state)
+static void pending_answer_arrives_after_stop(void **state)
 {
     (void)state;
     struct late late;
@@ -281,7 +281,7 @@ static void an_answer_under_way_when_it_stops_still_arrives(void **state)
 }
 
 /* The client is gone when the callback answers: the last turn waits for the callback. */
-static void what_a_callback_still_has_is_waited_for(void **state)
+static void stop_waits_for_pending_callback(void **state)
 {
     (void)state;
     struct late late = {.read = NULL};
@@ -311,7 +311,7 @@ static void keep_line(void *user, enum tidings_log_level level, struct tidings_s
 
 /* Some seconds are waited for it; then the server goes and says why, and what the request needs
  * stays. */
-static void a_request_that_is_never_answered_keeps_no_server_from_ending(void **state)
+static void unanswered_request_does_not_block_shutdown(void **state)
 {
     (void)state;
     static struct tidings_read *kept;
@@ -342,7 +342,7 @@ static void a_request_that_is_never_answered_keeps_no_server_from_ending(void **
     tidings_read_done(kept, TIDINGS_E_CANCELLED, NULL); /* too late, and harmless */
 }
 
-static void destroying_a_stepped_server_finishes_it(void **state)
+static void destroy_finishes_stepped_server(void **state)
 {
     (void)state;
     size_t descriptors = count_descriptors(), threads = count_threads();
@@ -373,7 +373,7 @@ static void read_and_turn(void *user, struct tidings_read *read, struct tidings_
     read_uri(user, read, uri);
 }
 
-static void a_turn_elsewhere_or_inside_a_turn_is_refused(void **state)
+static void turn_is_rejected_if_nested_or_on_another_thread(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -400,7 +400,7 @@ static void *start_it(void *arg)
     return tidings_server_start(server, &err) == 0 ? arg : NULL;
 }
 
-static void of_many_threads_that_start_it_one_succeeds(void **state)
+static void concurrent_starts_succeed_once(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
@@ -416,7 +416,7 @@ static void of_many_threads_that_start_it_one_succeeds(void **state)
     assert_int_equal(started, 1);
 }
 
-static void it_runs_once_and_is_configured_before(void **state)
+static void server_runs_once_and_rejects_late_configuration(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -432,7 +432,7 @@ static void it_runs_once_and_is_configured_before(void **state)
 
 /* ---- a start that fails ---------------------------------------------------------------------- */
 
-static void a_start_that_fails_leaves_nothing_behind_and_can_be_tried_again(void **state)
+static void failed_start_cleans_up_and_can_be_retried(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -496,7 +496,7 @@ static void expect(struct tidings_server *steps, int at, const char *uri, const 
     assert_non_null(strstr(asking_end(&a), text));
 }
 
-static void a_stepped_and_a_threaded_server_live_side_by_side(void **state)
+static void stepped_and_threaded_servers_coexist(void **state)
 {
     (void)state;
     int ignored = 0;
@@ -536,20 +536,20 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
 #define SERVED(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-        SERVED(requests_are_answered_in_turns_without_a_thread_of_ours),
-        SERVED(a_change_from_another_thread_makes_the_descriptor_ready),
-        SERVED(a_registration_on_another_thread_waits_for_a_turn),
-        SERVED(many_threads_may_stop_it_and_the_turns_end),
-        SERVED(stopped_before_it_starts_it_ends_at_once),
-        SERVED(an_answer_under_way_when_it_stops_still_arrives),
-        SERVED(what_a_callback_still_has_is_waited_for),
-        SERVED(a_request_that_is_never_answered_keeps_no_server_from_ending),
-        SERVED(destroying_a_stepped_server_finishes_it),
-        SERVED(a_turn_elsewhere_or_inside_a_turn_is_refused),
-        SERVED(of_many_threads_that_start_it_one_succeeds),
-        SERVED(it_runs_once_and_is_configured_before),
-        SERVED(a_start_that_fails_leaves_nothing_behind_and_can_be_tried_again),
-        SERVED(a_stepped_and_a_threaded_server_live_side_by_side),
+        SERVED(stepped_server_answers_without_its_own_thread),
+        SERVED(change_on_another_thread_makes_descriptor_ready),
+        SERVED(registration_on_another_thread_waits_for_a_turn),
+        SERVED(concurrent_stops_end_the_turns),
+        SERVED(server_ends_at_once_if_stopped_before_start),
+        SERVED(pending_answer_arrives_after_stop),
+        SERVED(stop_waits_for_pending_callback),
+        SERVED(unanswered_request_does_not_block_shutdown),
+        SERVED(destroy_finishes_stepped_server),
+        SERVED(turn_is_rejected_if_nested_or_on_another_thread),
+        SERVED(concurrent_starts_succeed_once),
+        SERVED(server_runs_once_and_rejects_late_configuration),
+        SERVED(failed_start_cleans_up_and_can_be_retried),
+        SERVED(stepped_and_threaded_servers_coexist),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,7 +132,7 @@ static const char *await_said(int fd, const char *last)
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static void everybody_is_found_by_what_he_covers(void **state)
+static void subscribers_are_found_by_covered_uri(void **state)
 {
     (void)state;
     struct found f = {.count = 0};
@@ -188,7 +188,7 @@ static void everybody_is_found_by_what_he_covers(void **state)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-static void a_subscription_is_ended_and_its_client_told(void **state)
+static void ended_subscription_notifies_its_client(void **state)
 {
     (void)state;
     struct found f = {.count = 0};
@@ -218,7 +218,7 @@ static void a_subscription_is_ended_and_its_client_told(void **state)
     assert_int_equal(covering("", &f), 2);
 }
 
-static void a_peer_is_ended_with_everything_it_has(void **state)
+static void peer_end_removes_all_its_subscriptions(void **state)
 {
     (void)state;
     struct found f = {.count = 0};
@@ -250,7 +250,7 @@ static void a_peer_is_ended_with_everything_it_has(void **state)
     assert_int_equal(t.subscriptions + t.subscribers + t.sessions, 0);
 }
 
-static void misuse_is_refused_and_nobody_is_there_while_it_does_not_run(void **state)
+static void misuse_is_rejected_and_stopped_server_has_no_subscribers(void **state)
 {
     (void)state;
     struct found f = {.count = 0};
@@ -306,7 +306,7 @@ static bool ask_in_filter(void *user, struct tidings_str uri, struct tidings_str
     return true;
 }
 
-static void callbacks_do_not_wait(void **state)
+static void subscriber_callbacks_do_not_block(void **state)
 {
     bool alone = !*state;
     memset(&inside, 0, sizeof(inside));
@@ -353,7 +353,7 @@ static void *ask_all_the_time(void *arg)
     return NULL;
 }
 
-static void asking_goes_on_while_everything_comes_and_goes_and_stops(void **state)
+static void subscriber_queries_are_safe_during_churn_and_stop(void **state)
 {
     (void)state;
     pthread_t threads[3];
@@ -385,12 +385,12 @@ static void asking_goes_on_while_everything_comes_and_goes_and_stops(void **stat
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(everybody_is_found_by_what_he_covers),
-        SERVED_BOTH(a_subscription_is_ended_and_its_client_told),
-        SERVED_BOTH(a_peer_is_ended_with_everything_it_has),
-        SERVED_BOTH(misuse_is_refused_and_nobody_is_there_while_it_does_not_run),
-        SERVED_BOTH(callbacks_do_not_wait),
-        SERVED_BOTH(asking_goes_on_while_everything_comes_and_goes_and_stops),
+        SERVED_BOTH(subscribers_are_found_by_covered_uri),
+        SERVED_BOTH(ended_subscription_notifies_its_client),
+        SERVED_BOTH(peer_end_removes_all_its_subscriptions),
+        SERVED_BOTH(misuse_is_rejected_and_stopped_server_has_no_subscribers),
+        SERVED_BOTH(subscriber_callbacks_do_not_block),
+        SERVED_BOTH(subscriber_queries_are_safe_during_churn_and_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,7 +149,7 @@ static void replace(const char *name, const char *by)
     assert_int_equal(rename(tls_files_path(by), tls_files_path(name)), 0);
 }
 
-static void who_comes_gets_the_new_certificate_and_who_is_there_goes_on(void **state)
+static void reload_serves_new_clients_and_keeps_connections(void **state)
 {
     (void)state;
     must_set("tls-cert", tls_files_path("first.pem"));
@@ -168,7 +168,7 @@ static void who_comes_gets_the_new_certificate_and_who_is_there_goes_on(void **s
     leave(after);
 }
 
-static void a_mistake_changes_nothing_and_is_said(void **state)
+static void failed_reload_is_reported_and_changes_nothing(void **state)
 {
     (void)state;
     must_set("tls-cert", tls_files_path("first.pem"));
@@ -184,7 +184,7 @@ static void a_mistake_changes_nothing_and_is_said(void **state)
     leave(after);
 }
 
-static void without_certificates_there_is_nothing_to_do(void **state)
+static void reload_does_nothing_without_certificates(void **state)
 {
     (void)state;
     start();
@@ -195,10 +195,10 @@ int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_comes_gets_the_new_certificate_and_who_is_there_goes_on,
-                                        begin, end),
-        cmocka_unit_test_setup_teardown(a_mistake_changes_nothing_and_is_said, begin, end),
-        cmocka_unit_test_setup_teardown(without_certificates_there_is_nothing_to_do, begin, end),
+        cmocka_unit_test_setup_teardown(reload_serves_new_clients_and_keeps_connections, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(failed_reload_is_reported_and_changes_nothing, begin, end),
+        cmocka_unit_test_setup_teardown(reload_does_nothing_without_certificates, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,7 @@ static const char *ask(const char *method, const char *name, const char *params)
 
 /* ---- descriptions ---------------------------------------------------------------------------- */
 
-static void a_description_is_listed_as_it_was_given(void **state)
+static void description_is_listed_unchanged(void **state)
 {
     (void)state;
     struct tidings_tool about = described("t");
@@ -87,7 +87,7 @@ static void a_description_is_listed_as_it_was_given(void **state)
     assert_json(list, "result|tools|0|_meta|example.com/a", "1");
 }
 
-static void a_description_that_is_no_good_is_refused_with_the_place(void **state)
+static void invalid_description_error_names_its_location(void **state)
 {
     (void)state;
     static const struct {
@@ -131,7 +131,7 @@ static void a_description_that_is_no_good_is_refused_with_the_place(void **state
     assert_non_null(strstr(err.text, "'t'"));
 }
 
-static void registering_survives_any_failed_allocation(void **state)
+static void registration_survives_any_failed_allocation(void **state)
 {
     (void)state;
     bool reached = true;
@@ -257,7 +257,7 @@ static void call_many(const char *session)
     }
 }
 
-static void calls_are_answered_by_many_threads_while_tools_come_and_go(void **state)
+static void calls_are_answered_while_tools_change(void **state)
 {
     (void)state;
     static char names[2][8] = {"left", "right"};
@@ -300,11 +300,11 @@ int main(void)
 #define SERVED(test, workers)                                                                      \
     cmocka_unit_test_prestate_setup_teardown(test, served_begin, served_end, workers)
     const struct CMUnitTest tests[] = {
-        SERVED(a_description_is_listed_as_it_was_given, one),
-        SERVED(a_description_that_is_no_good_is_refused_with_the_place, one),
-        cmocka_unit_test(registering_survives_any_failed_allocation),
-        SERVED(calls_are_answered_by_many_threads_while_tools_come_and_go, one),
-        SERVED(calls_are_answered_by_many_threads_while_tools_come_and_go, two),
+        SERVED(description_is_listed_unchanged, one),
+        SERVED(invalid_description_error_names_its_location, one),
+        cmocka_unit_test(registration_survives_any_failed_allocation),
+        SERVED(calls_are_answered_while_tools_change, one),
+        SERVED(calls_are_answered_while_tools_change, two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

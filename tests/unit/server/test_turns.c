@@ -130,20 +130,20 @@ static void check_turns(const char *door)
     close(quiet);
 }
 
-static void pipelined_requests_are_answered_some_in_each_turn(void **state)
+static void pipelined_requests_are_answered_over_several_turns(void **state)
 {
     (void)state;
     check_turns("http");
 }
 
-static void lines_are_answered_some_in_each_turn(void **state)
+static void lines_are_answered_over_several_turns(void **state)
 {
     (void)state;
     check_turns("tcp");
 }
 
 /* The loop must not sleep while somebody waits for its next turn. */
-static void a_host_is_told_to_come_back_at_once_while_some_rest(void **state)
+static void host_timeout_is_zero_while_work_remains(void **state)
 {
     (void)state;
     start("tcp");
@@ -167,9 +167,9 @@ static void a_host_is_told_to_come_back_at_once_while_some_rest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(pipelined_requests_are_answered_some_in_each_turn, teardown),
-        cmocka_unit_test_teardown(lines_are_answered_some_in_each_turn, teardown),
-        cmocka_unit_test_teardown(a_host_is_told_to_come_back_at_once_while_some_rest, teardown),
+        cmocka_unit_test_teardown(pipelined_requests_are_answered_over_several_turns, teardown),
+        cmocka_unit_test_teardown(lines_are_answered_over_several_turns, teardown),
+        cmocka_unit_test_teardown(host_timeout_is_zero_while_work_remains, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

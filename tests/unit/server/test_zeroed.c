@@ -44,7 +44,7 @@ static int zero_end(void **state)
     return 0;
 }
 
-static void zero_is_a_good_default(void **state)
+static void zeroed_structs_use_defaults(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -72,7 +72,7 @@ static void zero_is_a_good_default(void **state)
         }                                                                                          \
     } while (0)
 
-static void what_is_missing_is_named(void **state)
+static void missing_member_is_named(void **state)
 {
     (void)state;
     const struct tidings_resource resource = {0};
@@ -107,8 +107,8 @@ static void what_is_missing_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(zero_is_a_good_default, zero_begin, zero_end),
-        cmocka_unit_test_setup_teardown(what_is_missing_is_named, zero_begin, zero_end),
+        cmocka_unit_test_setup_teardown(zeroed_structs_use_defaults, zero_begin, zero_end),
+        cmocka_unit_test_setup_teardown(missing_member_is_named, zero_begin, zero_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
