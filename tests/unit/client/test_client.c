@@ -146,7 +146,7 @@ static void modern_server(struct scripted_server *s, const struct scripted_reque
     }
 }
 
-static void a_modern_server_is_listened_to(void **state)
+static void client_listens_to_modern_server(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -158,7 +158,7 @@ static void a_modern_server_is_listened_to(void **state)
     assert_string_equal(server.log, "POST server/discover\nPOST subscriptions/listen\n");
 }
 
-static void a_resource_can_be_read_inside_an_update(void **state)
+static void resource_can_be_read_inside_an_update(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -195,7 +195,7 @@ static void breaking_server(struct scripted_server *s, const struct scripted_req
     scripted_await_close(r);
 }
 
-static void a_lost_stream_is_opened_again(void **state)
+static void lost_stream_is_reopened(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -221,7 +221,7 @@ static void flooding_server(struct scripted_server *s, const struct scripted_req
     scripted_await_close(r);
 }
 
-static void an_endless_message_breaks_the_stream_off(void **state)
+static void endless_message_closes_stream(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -282,7 +282,7 @@ static void legacy_server(struct scripted_server *s, const struct scripted_reque
     }
 }
 
-static void a_legacy_server_is_subscribed_to_and_its_stream_resumed(void **state)
+static void client_subscribes_to_legacy_server_and_resumes_stream(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -322,7 +322,7 @@ static void forgetful_server(struct scripted_server *s, const struct scripted_re
     }
 }
 
-static void a_session_that_ended_is_begun_again(void **state)
+static void ended_session_is_restarted(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -378,7 +378,7 @@ static void without_a_stream(struct scripted_server *s, const struct scripted_re
     }
 }
 
-static void run_fails_when_trying_again_would_not_help(void **state)
+static void run_fails_on_permanent_error(void **state)
 {
     (void)state;
     static const struct {
@@ -413,7 +413,7 @@ static void busy_server(struct scripted_server *s, const struct scripted_request
     }
 }
 
-static void a_busy_server_is_asked_again(void **state)
+static void busy_server_is_retried(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -437,7 +437,7 @@ static void keep_pause(void *user, const struct tidings_state_event *e)
     tidings_client_stop(s->client);
 }
 
-static void a_server_is_left_alone_as_long_as_it_asks_for(void **state)
+static void client_waits_for_retry_after(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -454,7 +454,7 @@ static void a_server_is_left_alone_as_long_as_it_asks_for(void **state)
     scripted_stop(&server);
 }
 
-static void nobody_there_is_reported_and_tried_again(void **state)
+static void refused_connection_is_reported_and_retried(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -471,7 +471,7 @@ static void nobody_there_is_reported_and_tried_again(void **state)
     tidings_client_destroy(s.client);
 }
 
-static void addresses_that_are_none_are_refused(void **state)
+static void invalid_addresses_are_rejected(void **state)
 {
     (void)state;
     static const char *const urls[] = {"", "127.0.0.1:7777", "ftp://x/", "http://a b/", "http"};
@@ -500,7 +500,7 @@ static void reading_server(struct scripted_server *s, const struct scripted_requ
     }
 }
 
-static void a_resource_is_read_with_its_name_in_the_header(void **state)
+static void read_sends_resource_name_in_header(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -547,7 +547,7 @@ static void polled_server(struct scripted_server *s, const struct scripted_reque
     }
 }
 
-static void an_answer_may_be_fetched_later(void **state)
+static void answer_can_be_fetched_later(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -564,19 +564,19 @@ static void an_answer_may_be_fetched_later(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_modern_server_is_listened_to),
-        cmocka_unit_test(a_resource_can_be_read_inside_an_update),
-        cmocka_unit_test(a_lost_stream_is_opened_again),
-        cmocka_unit_test(an_endless_message_breaks_the_stream_off),
-        cmocka_unit_test(a_legacy_server_is_subscribed_to_and_its_stream_resumed),
-        cmocka_unit_test(a_session_that_ended_is_begun_again),
-        cmocka_unit_test(run_fails_when_trying_again_would_not_help),
-        cmocka_unit_test(a_busy_server_is_asked_again),
-        cmocka_unit_test(a_server_is_left_alone_as_long_as_it_asks_for),
-        cmocka_unit_test(nobody_there_is_reported_and_tried_again),
-        cmocka_unit_test(addresses_that_are_none_are_refused),
-        cmocka_unit_test(a_resource_is_read_with_its_name_in_the_header),
-        cmocka_unit_test(an_answer_may_be_fetched_later),
+        cmocka_unit_test(client_listens_to_modern_server),
+        cmocka_unit_test(resource_can_be_read_inside_an_update),
+        cmocka_unit_test(lost_stream_is_reopened),
+        cmocka_unit_test(endless_message_closes_stream),
+        cmocka_unit_test(client_subscribes_to_legacy_server_and_resumes_stream),
+        cmocka_unit_test(ended_session_is_restarted),
+        cmocka_unit_test(run_fails_on_permanent_error),
+        cmocka_unit_test(busy_server_is_retried),
+        cmocka_unit_test(client_waits_for_retry_after),
+        cmocka_unit_test(refused_connection_is_reported_and_retried),
+        cmocka_unit_test(invalid_addresses_are_rejected),
+        cmocka_unit_test(read_sends_resource_name_in_header),
+        cmocka_unit_test(answer_can_be_fetched_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

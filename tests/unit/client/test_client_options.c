@@ -147,7 +147,7 @@ static void stop_when_watching(void *user, const struct tidings_state_event *e)
     }
 }
 
-static void a_legacy_subscription_carries_its_own(void **state)
+static void legacy_subscription_carries_its_own_options(void **state)
 {
     (void)state;
     struct sent sent = {.updates = 0};
@@ -217,7 +217,7 @@ static void stop_when_watching_again(void *user, const struct tidings_state_even
     }
 }
 
-static void what_a_session_refused_is_asked_for_again(void **state)
+static void rejected_subscription_is_retried_in_new_session(void **state)
 {
     (void)state;
     struct sent sent = {.updates = 0};
@@ -237,7 +237,7 @@ static void what_a_session_refused_is_asked_for_again(void **state)
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-static void options_must_be_an_object(void **state)
+static void options_are_rejected_unless_an_object(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -270,7 +270,7 @@ static void refusing_server(struct scripted_server *s, const struct scripted_req
     scripted_reply(r, 400, "", "application/json", body);
 }
 
-static void what_was_deleted_is_told_from_what_never_was(void **state)
+static void deleted_resource_differs_from_missing_resource(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -307,7 +307,7 @@ static void is_refused(bool refused, struct tidings_error *err)
     *err = (struct tidings_error){0};
 }
 
-static void a_struct_that_was_not_zeroed_is_refused(void **state)
+static void uninitialized_struct_is_rejected(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -324,7 +324,7 @@ static void a_struct_that_was_not_zeroed_is_refused(void **state)
     tidings_client_destroy(c);
 }
 
-static void a_question_about_nothing_is_refused(void **state)
+static void request_without_uri_is_rejected(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -341,12 +341,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listen_carries_newest_options_of_each_uri),
-        cmocka_unit_test(a_legacy_subscription_carries_its_own),
-        cmocka_unit_test(what_a_session_refused_is_asked_for_again),
-        cmocka_unit_test(options_must_be_an_object),
-        cmocka_unit_test(what_was_deleted_is_told_from_what_never_was),
-        cmocka_unit_test(a_struct_that_was_not_zeroed_is_refused),
-        cmocka_unit_test(a_question_about_nothing_is_refused),
+        cmocka_unit_test(legacy_subscription_carries_its_own_options),
+        cmocka_unit_test(rejected_subscription_is_retried_in_new_session),
+        cmocka_unit_test(options_are_rejected_unless_an_object),
+        cmocka_unit_test(deleted_resource_differs_from_missing_resource),
+        cmocka_unit_test(uninitialized_struct_is_rejected),
+        cmocka_unit_test(request_without_uri_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

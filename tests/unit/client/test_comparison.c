@@ -180,7 +180,7 @@ static void expect(struct world *w, const char *told)
 
 /* ---- one resource ---------------------------------------------------------------------------- */
 
-static void a_resource_that_changed_meanwhile_is_found(void **state)
+static void comparison_finds_change_during_outage(void **state)
 {
     (void)state;
     struct world w = {.values = {1}};
@@ -201,7 +201,7 @@ static void a_resource_that_changed_meanwhile_is_found(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void what_was_told_is_not_found_again_once_it_was_quiet(void **state)
+static void reported_change_is_not_found_again_after_quiet_time(void **state)
 {
     (void)state;
     struct world w = {.values = {1}};
@@ -222,7 +222,7 @@ static void what_was_told_is_not_found_again_once_it_was_quiet(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void what_was_read_just_before_the_end_counts_as_changed(void **state)
+static void resource_read_just_before_loss_counts_as_changed(void **state)
 {
     (void)state;
     struct world w = {.values = {1}};
@@ -232,7 +232,7 @@ static void what_was_read_just_before_the_end_counts_as_changed(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void what_cannot_be_read_is_a_gap(void **state)
+static void unreadable_resource_is_a_gap(void **state)
 {
     (void)state;
     struct world w = {.values = {1}, .is_hidden = true};
@@ -242,7 +242,7 @@ static void what_cannot_be_read_is_a_gap(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void a_look_that_was_interrupted_is_taken_up_again(void **state)
+static void interrupted_comparison_resumes(void **state)
 {
     (void)state;
     struct world w = {.values = {1}};
@@ -259,7 +259,7 @@ static void a_look_that_was_interrupted_is_taken_up_again(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void what_costs_the_connection_is_not_looked_at_for_ever(void **state)
+static void comparison_stops_if_resource_breaks_connection(void **state)
 {
     (void)state;
     struct world w = {.is_deadly = true};
@@ -269,7 +269,7 @@ static void what_costs_the_connection_is_not_looked_at_for_ever(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void nothing_is_compared_when_that_is_not_wanted(void **state)
+static void comparison_is_skipped_if_disabled(void **state)
 {
     (void)state;
     struct world w = {.values = {1}};
@@ -282,7 +282,7 @@ static void nothing_is_compared_when_that_is_not_wanted(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void changes_that_are_not_told_are_found_every_so_often(void **state)
+static void periodic_comparison_finds_unreported_changes(void **state)
 {
     (void)state;
     struct world w = {.values = {1}};
@@ -310,7 +310,7 @@ static void has_line(const struct world *w, const char *line)
     }
 }
 
-static void what_is_below_a_container_is_compared_with_the_list(void **state)
+static void container_children_are_compared_with_list(void **state)
 {
     (void)state;
     struct world w = {.values = {1, 1, 1, -1, -1, 1, -1, -1, -1, -1}};
@@ -329,7 +329,7 @@ static void what_is_below_a_container_is_compared_with_the_list(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void what_was_told_of_a_container_may_be_told_again(void **state)
+static void container_changes_may_be_reported_twice(void **state)
 {
     (void)state;
     struct world w = {.values = {1, 1, 1, -1, -1, -1, -1, -1, -1, -1}};
@@ -366,7 +366,7 @@ static void too_many_resources_are_a_gap(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void a_list_that_takes_too_long_is_a_gap(void **state)
+static void slow_list_is_a_gap(void **state)
 {
     (void)state;
     struct world w = {0};
@@ -382,18 +382,18 @@ static void a_list_that_takes_too_long_is_a_gap(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resource_that_changed_meanwhile_is_found),
-        cmocka_unit_test(what_was_told_is_not_found_again_once_it_was_quiet),
-        cmocka_unit_test(what_was_read_just_before_the_end_counts_as_changed),
-        cmocka_unit_test(what_cannot_be_read_is_a_gap),
-        cmocka_unit_test(a_look_that_was_interrupted_is_taken_up_again),
-        cmocka_unit_test(what_costs_the_connection_is_not_looked_at_for_ever),
-        cmocka_unit_test(nothing_is_compared_when_that_is_not_wanted),
-        cmocka_unit_test(changes_that_are_not_told_are_found_every_so_often),
-        cmocka_unit_test(what_is_below_a_container_is_compared_with_the_list),
-        cmocka_unit_test(what_was_told_of_a_container_may_be_told_again),
+        cmocka_unit_test(comparison_finds_change_during_outage),
+        cmocka_unit_test(reported_change_is_not_found_again_after_quiet_time),
+        cmocka_unit_test(resource_read_just_before_loss_counts_as_changed),
+        cmocka_unit_test(unreadable_resource_is_a_gap),
+        cmocka_unit_test(interrupted_comparison_resumes),
+        cmocka_unit_test(comparison_stops_if_resource_breaks_connection),
+        cmocka_unit_test(comparison_is_skipped_if_disabled),
+        cmocka_unit_test(periodic_comparison_finds_unreported_changes),
+        cmocka_unit_test(container_children_are_compared_with_list),
+        cmocka_unit_test(container_changes_may_be_reported_twice),
         cmocka_unit_test(too_many_resources_are_a_gap),
-        cmocka_unit_test(a_list_that_takes_too_long_is_a_gap),
+        cmocka_unit_test(slow_list_is_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

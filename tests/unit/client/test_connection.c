@@ -29,7 +29,7 @@ static void legacy(struct fake *f, const char *method, int64_t id, struct json *
 
 /* ---- eras ------------------------------------------------------------------------------------ */
 
-static void a_server_that_discovers_is_modern(void **state)
+static void server_with_discovery_is_modern(void **state)
 {
     (void)state;
     struct fake f;
@@ -50,7 +50,7 @@ static void a_server_that_discovers_is_modern(void **state)
     tidings_client_destroy(c);
 }
 
-static void one_that_does_not_know_it_is_initialized(void **state)
+static void server_without_discovery_is_initialized(void **state)
 {
     (void)state;
     struct fake f;
@@ -71,7 +71,7 @@ static void silent(struct fake *f, const char *method, int64_t id, struct json *
     }
 }
 
-static void so_is_one_that_is_silent(void **state)
+static void silent_server_is_initialized(void **state)
 {
     (void)state;
     struct fake f;
@@ -92,7 +92,7 @@ static void mortal(struct fake *f, const char *method, int64_t id, struct json *
     }
 }
 
-static void so_is_one_that_dies_of_the_question_twice(void **state)
+static void server_is_initialized_if_discovery_kills_it_twice(void **state)
 {
     (void)state;
     struct fake f;
@@ -117,7 +117,7 @@ static void breaking(struct fake *f, const char *method, int64_t id, struct json
     }
 }
 
-static void a_connection_that_broke_says_nothing_of_the_era(void **state)
+static void broken_connection_leaves_era_unknown(void **state)
 {
     (void)state;
     struct fake f;
@@ -179,7 +179,7 @@ static void draining(struct fake *f, const char *method, int64_t id, struct json
     }
 }
 
-static void an_end_in_order_is_soon_followed_by_another_attempt(void **state)
+static void clean_close_is_retried_soon(void **state)
 {
     (void)state;
     struct fake f;
@@ -210,7 +210,7 @@ static void an_end_in_order_is_soon_followed_by_another_attempt(void **state)
     clock_set_fake(NULL);
 }
 
-static void a_version_that_was_asked_for_is_the_only_one(void **state)
+static void configured_version_is_the_only_one(void **state)
 {
     (void)state;
     struct fake f;
@@ -259,7 +259,7 @@ static void naming_server(struct fake *f, const char *method, int64_t id, struct
     }
 }
 
-static void a_refused_revision_means_a_modern_server(void **state)
+static void rejected_revision_means_modern_server(void **state)
 {
     static const struct {
         struct naming server;
@@ -319,7 +319,7 @@ static void newer_server(struct fake *f, const char *method, int64_t id, struct 
     }
 }
 
-static void a_newer_revision_is_told_as_such(void **state)
+static void newer_revision_is_reported(void **state)
 {
     struct fake f;
     struct tidings_error err = {0};
@@ -333,15 +333,15 @@ static void a_newer_revision_is_told_as_such(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_that_discovers_is_modern),
-        cmocka_unit_test(one_that_does_not_know_it_is_initialized),
-        cmocka_unit_test(so_is_one_that_is_silent),
-        cmocka_unit_test(so_is_one_that_dies_of_the_question_twice),
-        cmocka_unit_test(a_connection_that_broke_says_nothing_of_the_era),
-        cmocka_unit_test(an_end_in_order_is_soon_followed_by_another_attempt),
-        cmocka_unit_test(a_version_that_was_asked_for_is_the_only_one),
-        cmocka_unit_test(a_refused_revision_means_a_modern_server),
-        cmocka_unit_test(a_newer_revision_is_told_as_such),
+        cmocka_unit_test(server_with_discovery_is_modern),
+        cmocka_unit_test(server_without_discovery_is_initialized),
+        cmocka_unit_test(silent_server_is_initialized),
+        cmocka_unit_test(server_is_initialized_if_discovery_kills_it_twice),
+        cmocka_unit_test(broken_connection_leaves_era_unknown),
+        cmocka_unit_test(clean_close_is_retried_soon),
+        cmocka_unit_test(configured_version_is_the_only_one),
+        cmocka_unit_test(rejected_revision_means_modern_server),
+        cmocka_unit_test(newer_revision_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

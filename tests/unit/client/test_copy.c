@@ -131,7 +131,7 @@ static void follow(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void it_is_read_once_and_follows_by_patches(void **state)
+static void copy_is_read_once_and_follows_patches(void **state)
 {
     (void)state;
     both_eras(follow);
@@ -157,7 +157,7 @@ static void miss(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void a_patch_from_another_version_is_left_alone_and_its_own_read(void **state)
+static void patch_of_another_version_is_ignored_and_entity_reread(void **state)
 {
     (void)state;
     both_eras(miss);
@@ -177,7 +177,7 @@ static void overtake(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void what_is_read_may_be_old_already(void **state)
+static void copy_accepts_stale_first_read(void **state)
 {
     (void)state;
     both_eras(overtake);
@@ -201,7 +201,7 @@ static void forget(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void a_version_that_is_forgotten_is_replaced_by_the_whole(void **state)
+static void forgotten_version_is_replaced_by_full_value(void **state)
 {
     (void)state;
     both_eras(forget);
@@ -227,7 +227,7 @@ static void return_later(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void what_was_deleted_is_asked_for_until_it_is_back(void **state)
+static void deleted_entity_is_polled_until_restored(void **state)
 {
     (void)state;
     both_eras(return_later);
@@ -247,7 +247,7 @@ static void absent(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void what_is_not_there_is_told_once_and_asked_for_again(void **state)
+static void missing_entity_is_reported_once_and_retried(void **state)
 {
     (void)state;
     both_eras(absent);
@@ -266,7 +266,7 @@ static void refuse(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void what_may_be_read_but_not_watched_is_a_problem(void **state)
+static void unwatchable_entity_is_a_problem(void **state)
 {
     (void)state;
     both_eras(refuse);
@@ -274,7 +274,7 @@ static void what_may_be_read_but_not_watched_is_a_problem(void **state)
 
 /* ---- ending, sharing ------------------------------------------------------------------------- */
 
-static void it_may_end_at_any_time(void **state)
+static void copy_can_end_at_any_time(void **state)
 {
     (void)state;
     struct entity e = {.current = 1, .oldest = 1};
@@ -295,7 +295,7 @@ static void it_may_end_at_any_time(void **state)
     assert_int_equal(w.count, 1);
 }
 
-static void two_copies_of_one_entity_are_both_right(void **state)
+static void two_copies_of_one_entity_are_both_correct(void **state)
 {
     (void)state;
     struct entity e = {.current = 5, .oldest = 1};
@@ -322,7 +322,7 @@ static void two_copies_of_one_entity_are_both_right(void **state)
     tidings_client_destroy(one.client);
 }
 
-static void what_was_kept_must_be_a_value_with_its_version(void **state)
+static void saved_copy_requires_value_and_version(void **state)
 {
     (void)state;
     static const struct tidings_copying bad[] = {
@@ -346,7 +346,7 @@ static void what_was_kept_must_be_a_value_with_its_version(void **state)
 
 /* ---- strangers ------------------------------------------------------------------------------- */
 
-static void what_a_server_makes_up_moves_nothing(void **state)
+static void forged_update_changes_nothing(void **state)
 {
     (void)state;
     static const char *const lies[] = {
@@ -374,7 +374,7 @@ static void what_a_server_makes_up_moves_nothing(void **state)
     tidings_client_destroy(w.client);
 }
 
-static void a_value_that_grows_without_end_is_a_problem(void **state)
+static void endlessly_growing_value_is_a_problem(void **state)
 {
     (void)state;
     char data[8192];
@@ -451,7 +451,7 @@ static void storm(uint32_t seed)
     tidings_client_destroy(w.client);
 }
 
-static void after_losses_and_lapses_it_is_the_entity(void **state)
+static void copy_equals_entity_after_losses(void **state)
 {
     (void)state;
     for (uint32_t seed = 1; seed <= 200; seed++) {
@@ -462,19 +462,19 @@ static void after_losses_and_lapses_it_is_the_entity(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_read_once_and_follows_by_patches),
-        cmocka_unit_test(a_patch_from_another_version_is_left_alone_and_its_own_read),
-        cmocka_unit_test(what_is_read_may_be_old_already),
-        cmocka_unit_test(a_version_that_is_forgotten_is_replaced_by_the_whole),
-        cmocka_unit_test(what_was_deleted_is_asked_for_until_it_is_back),
-        cmocka_unit_test(what_is_not_there_is_told_once_and_asked_for_again),
-        cmocka_unit_test(what_may_be_read_but_not_watched_is_a_problem),
-        cmocka_unit_test(it_may_end_at_any_time),
-        cmocka_unit_test(two_copies_of_one_entity_are_both_right),
-        cmocka_unit_test(what_was_kept_must_be_a_value_with_its_version),
-        cmocka_unit_test(what_a_server_makes_up_moves_nothing),
-        cmocka_unit_test(a_value_that_grows_without_end_is_a_problem),
-        cmocka_unit_test(after_losses_and_lapses_it_is_the_entity),
+        cmocka_unit_test(copy_is_read_once_and_follows_patches),
+        cmocka_unit_test(patch_of_another_version_is_ignored_and_entity_reread),
+        cmocka_unit_test(copy_accepts_stale_first_read),
+        cmocka_unit_test(forgotten_version_is_replaced_by_full_value),
+        cmocka_unit_test(deleted_entity_is_polled_until_restored),
+        cmocka_unit_test(missing_entity_is_reported_once_and_retried),
+        cmocka_unit_test(unwatchable_entity_is_a_problem),
+        cmocka_unit_test(copy_can_end_at_any_time),
+        cmocka_unit_test(two_copies_of_one_entity_are_both_correct),
+        cmocka_unit_test(saved_copy_requires_value_and_version),
+        cmocka_unit_test(forged_update_changes_nothing),
+        cmocka_unit_test(endlessly_growing_value_is_a_problem),
+        cmocka_unit_test(copy_equals_entity_after_losses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

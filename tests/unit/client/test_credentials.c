@@ -181,7 +181,7 @@ static void reads(struct scene *s)
     tidings_free(text);
 }
 
-static void each_request_shows_what_it_is_given(void **state)
+static void requests_send_current_credentials(void **state)
 {
     struct scene s = {.token = 1, .wanted = 1, .extra = "DPoP: a.b.c"};
     (void)state;
@@ -192,7 +192,7 @@ static void each_request_shows_what_it_is_given(void **state)
     end(&s);
 }
 
-static void a_better_one_at_once_is_shown_at_once(void **state)
+static void better_credentials_are_sent_at_once(void **state)
 {
     struct scene s = {.wanted = 2, .reply = SHOW_AGAIN, .extra = "DPoP: a.b.c"};
     (void)state;
@@ -203,7 +203,7 @@ static void a_better_one_at_once_is_shown_at_once(void **state)
     end(&s);
 }
 
-static void what_is_waited_for_outlasts_the_deadline(void **state)
+static void credential_wait_extends_the_deadline(void **state)
 {
     struct scene s = {.wanted = 7, .reply = WAIT, .ticks = 100};
     (void)state;
@@ -220,7 +220,7 @@ static void what_is_waited_for_outlasts_the_deadline(void **state)
 }
 
 /* Also when that failed: what there is may do. */
-static void what_is_being_renewed_is_waited_for_before_a_request(void **state)
+static void request_waits_for_credential_renewal(void **state)
 {
     (void)state;
     for (int fails = 0; fails < 2; fails++) {
@@ -233,7 +233,7 @@ static void what_is_being_renewed_is_waited_for_before_a_request(void **state)
     }
 }
 
-static void who_waits_before_a_request_can_stop(void **state)
+static void client_can_stop_during_credential_wait(void **state)
 {
     struct scene s = {.token = 1, .wanted = 7, .prepares = true, .ticks = UINT64_MAX};
     (void)state;
@@ -246,7 +246,7 @@ static void who_waits_before_a_request_can_stop(void **state)
     assert_int_equal(s.forgotten, 1);
 }
 
-static void what_cannot_be_had_fails_the_request(void **state)
+static void unavailable_credentials_fail_the_request(void **state)
 {
     struct scene s = {.wanted = 7, .reply = GIVE_UP};
     struct tidings_error err = {0};
@@ -261,7 +261,7 @@ static void what_cannot_be_had_fails_the_request(void **state)
     end(&s);
 }
 
-static void a_server_that_is_never_content_is_left(void **state)
+static void client_stops_if_server_rejects_all_credentials(void **state)
 {
     struct scene s = {.wanted = -1, .reply = SHOW_AGAIN};
     struct tidings_error err = {0};
@@ -276,7 +276,7 @@ static void a_server_that_is_never_content_is_left(void **state)
     end(&s);
 }
 
-static void who_stops_waiting_is_forgotten(void **state)
+static void pending_credentials_are_dropped_with_client(void **state)
 {
     struct scene s = {.wanted = 7, .reply = WAIT, .ticks = UINT64_MAX};
     (void)state;
@@ -289,7 +289,7 @@ static void who_stops_waiting_is_forgotten(void **state)
 }
 
 /* The request that begins a connection is refused as any other, and waits as any other. */
-static void over_websocket_it_is_the_same(void **state)
+static void websocket_handshake_waits_for_credentials(void **state)
 {
     struct tidings_error err = {0};
     (void)state;
@@ -321,7 +321,7 @@ static void over_websocket_it_is_the_same(void **state)
     }
 }
 
-static void lines_that_are_none_are_refused(void **state)
+static void invalid_header_lines_are_rejected(void **state)
 {
     static const char *const bad[] = {"no colon", "X: a\r\nY: b", ": x", "A B: c", "X: \x1b[2J"};
     struct tidings_error err = {0};
@@ -335,7 +335,7 @@ static void lines_that_are_none_are_refused(void **state)
 }
 
 /* Whoever is there, it is not "localhost", for which somebody may have given a token. */
-static void a_server_at_a_socket_file_is_shown_nothing(void **state)
+static void unix_socket_server_receives_no_credentials(void **state)
 {
     struct scene s = {.token = 1, .wanted = 1};
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -364,17 +364,17 @@ static void a_server_at_a_socket_file_is_shown_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_request_shows_what_it_is_given),
-        cmocka_unit_test(a_better_one_at_once_is_shown_at_once),
-        cmocka_unit_test(what_is_waited_for_outlasts_the_deadline),
-        cmocka_unit_test(what_is_being_renewed_is_waited_for_before_a_request),
-        cmocka_unit_test(who_waits_before_a_request_can_stop),
-        cmocka_unit_test(what_cannot_be_had_fails_the_request),
-        cmocka_unit_test(a_server_that_is_never_content_is_left),
-        cmocka_unit_test(who_stops_waiting_is_forgotten),
-        cmocka_unit_test(over_websocket_it_is_the_same),
-        cmocka_unit_test(lines_that_are_none_are_refused),
-        cmocka_unit_test(a_server_at_a_socket_file_is_shown_nothing),
+        cmocka_unit_test(requests_send_current_credentials),
+        cmocka_unit_test(better_credentials_are_sent_at_once),
+        cmocka_unit_test(credential_wait_extends_the_deadline),
+        cmocka_unit_test(request_waits_for_credential_renewal),
+        cmocka_unit_test(client_can_stop_during_credential_wait),
+        cmocka_unit_test(unavailable_credentials_fail_the_request),
+        cmocka_unit_test(client_stops_if_server_rejects_all_credentials),
+        cmocka_unit_test(pending_credentials_are_dropped_with_client),
+        cmocka_unit_test(websocket_handshake_waits_for_credentials),
+        cmocka_unit_test(invalid_header_lines_are_rejected),
+        cmocka_unit_test(unix_socket_server_receives_no_credentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void on_wire(void *user, const struct tidings_client_wire *w)
     buf_putc(said, '\n');
 }
 
-static void every_message_is_told_both_ways(void **state)
+static void messages_are_traced_in_both_directions(void **state)
 {
     (void)state;
     struct fake f;
@@ -73,7 +73,7 @@ static void every_message_is_told_both_ways(void **state)
     buf_deinit(&said);
 }
 
-static void anything_can_be_asked(void **state)
+static void client_can_call_any_method(void **state)
 {
     (void)state;
     struct fake f;
@@ -93,7 +93,7 @@ static void anything_can_be_asked(void **state)
     tidings_client_destroy(c);
 }
 
-static void what_is_missing_is_understood_in_every_dialect(void **state)
+static void not_found_is_recognized_in_every_era(void **state)
 {
     (void)state;
     static const struct {
@@ -125,7 +125,7 @@ static void what_is_missing_is_understood_in_every_dialect(void **state)
     }
 }
 
-static void an_answer_that_does_not_come_is_cancelled(void **state)
+static void unanswered_request_is_cancelled(void **state)
 {
     (void)state;
     struct fake f;
@@ -162,7 +162,7 @@ static void on_progress(void *user, double progress, double total, struct tiding
     snprintf(text, 64, "%g/%g %.*s", progress, total, (int)message.len, message.ptr);
 }
 
-static void a_call_tells_its_progress(void **state)
+static void call_reports_progress(void **state)
 {
     (void)state;
     struct fake f;
@@ -194,7 +194,7 @@ static void on_answer(void *user, struct tidings_str result, const struct tiding
     }
 }
 
-static void questions_need_not_be_waited_for(void **state)
+static void requests_complete_without_blocking_wait(void **state)
 {
     (void)state;
     struct fake f;
@@ -219,7 +219,7 @@ static void questions_need_not_be_waited_for(void **state)
     tidings_client_destroy(l.client);
 }
 
-static void the_descriptor_tells_when_to_step(void **state)
+static void descriptor_is_ready_when_step_is_due(void **state)
 {
     (void)state;
     struct fake f;
@@ -258,7 +258,7 @@ static void curious(struct fake *f, const char *method, int64_t id, struct json 
     }
 }
 
-static void a_server_that_asks_is_answered(void **state)
+static void server_request_is_answered(void **state)
 {
     (void)state;
     struct fake f;
@@ -302,7 +302,7 @@ static int count_items(void *user, struct tidings_str item)
     return --*left == 0 ? 77 : 0;
 }
 
-static void lists_come_whole_and_end(void **state)
+static void lists_are_complete_across_pages(void **state)
 {
     (void)state;
     struct fake f;
@@ -343,7 +343,7 @@ static int pass_over(void *user, const struct tidings_walk_entry *e)
     return 0;
 }
 
-static void lists_that_never_end_are_given_up(void **state)
+static void endless_lists_are_aborted(void **state)
 {
     (void)state;
     struct fake f;
@@ -388,7 +388,7 @@ static void drip(struct fake *f, const char *method, int64_t id, struct json *m)
               d->has_folders ? "" : "\"");
 }
 
-static void lists_whose_pages_drip_are_given_up(void **state)
+static void slow_lists_are_aborted(void **state)
 {
     (void)state;
     struct fake f;
@@ -423,7 +423,7 @@ static int dawdle(void *user, struct tidings_str item)
     return d->asked == 50 ? 7 : 0;
 }
 
-static void a_program_may_take_its_time_with_a_list(void **state)
+static void program_can_process_list_slowly(void **state)
 {
     (void)state;
     struct fake f;
@@ -437,7 +437,7 @@ static void a_program_may_take_its_time_with_a_list(void **state)
 }
 
 /* Each list that ends is good for three seconds more. */
-static void a_walk_has_time_for_its_lists(void **state)
+static void walk_deadline_extends_per_list(void **state)
 {
     (void)state;
     struct fake f;
@@ -490,7 +490,7 @@ static int note_entry(void *user, const struct tidings_walk_entry *e)
     return 0;
 }
 
-static void a_walk_ends_in_a_maze(void **state)
+static void walk_ends_in_cyclic_tree(void **state)
 {
     (void)state;
     struct fake f;
@@ -509,7 +509,7 @@ static void a_walk_ends_in_a_maze(void **state)
     tidings_client_destroy(c);
 }
 
-static void children_of_servers_that_have_none_are_not_asked_for(void **state)
+static void children_are_not_requested_if_unsupported(void **state)
 {
     (void)state;
     struct fake f;
@@ -534,7 +534,7 @@ static void skilled(struct fake *f, const char *method, int64_t id, struct json 
     }
 }
 
-static void children_are_asked_for_the_way_a_server_offers_them(void **state)
+static void children_are_requested_as_server_offers(void **state)
 {
     (void)state;
     struct fake f;
@@ -549,22 +549,22 @@ static void children_are_asked_for_the_way_a_server_offers_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_message_is_told_both_ways),
-        cmocka_unit_test(anything_can_be_asked),
-        cmocka_unit_test(what_is_missing_is_understood_in_every_dialect),
-        cmocka_unit_test(an_answer_that_does_not_come_is_cancelled),
-        cmocka_unit_test(a_call_tells_its_progress),
-        cmocka_unit_test(questions_need_not_be_waited_for),
-        cmocka_unit_test(the_descriptor_tells_when_to_step),
-        cmocka_unit_test(a_server_that_asks_is_answered),
-        cmocka_unit_test(lists_come_whole_and_end),
-        cmocka_unit_test(lists_that_never_end_are_given_up),
-        cmocka_unit_test(lists_whose_pages_drip_are_given_up),
-        cmocka_unit_test(a_program_may_take_its_time_with_a_list),
-        cmocka_unit_test(a_walk_has_time_for_its_lists),
-        cmocka_unit_test(a_walk_ends_in_a_maze),
-        cmocka_unit_test(children_of_servers_that_have_none_are_not_asked_for),
-        cmocka_unit_test(children_are_asked_for_the_way_a_server_offers_them),
+        cmocka_unit_test(messages_are_traced_in_both_directions),
+        cmocka_unit_test(client_can_call_any_method),
+        cmocka_unit_test(not_found_is_recognized_in_every_era),
+        cmocka_unit_test(unanswered_request_is_cancelled),
+        cmocka_unit_test(call_reports_progress),
+        cmocka_unit_test(requests_complete_without_blocking_wait),
+        cmocka_unit_test(descriptor_is_ready_when_step_is_due),
+        cmocka_unit_test(server_request_is_answered),
+        cmocka_unit_test(lists_are_complete_across_pages),
+        cmocka_unit_test(endless_lists_are_aborted),
+        cmocka_unit_test(slow_lists_are_aborted),
+        cmocka_unit_test(program_can_process_list_slowly),
+        cmocka_unit_test(walk_deadline_extends_per_list),
+        cmocka_unit_test(walk_ends_in_cyclic_tree),
+        cmocka_unit_test(children_are_not_requested_if_unsupported),
+        cmocka_unit_test(children_are_requested_as_server_offers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

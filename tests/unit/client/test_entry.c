@@ -28,7 +28,7 @@
     "echo '{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":1,\\\"result\\\":{\\\"is\\\":\\\"'"             \
     "$1 $OWN $GIVEN $KEPT in $PWD'\\\"}}'"
 
-static void a_command_gets_its_arguments_variables_and_directory(void **state)
+static void command_receives_arguments_variables_and_directory(void **state)
 {
     static const char entry[] =
         "{\"type\":\"stdio\",\"command\":\"sh\",\"args\":[\"-c\",\"" SCRIPT
@@ -45,7 +45,7 @@ static void a_command_gets_its_arguments_variables_and_directory(void **state)
     tidings_client_destroy(c);
 }
 
-static void an_address_may_have_header_fields(void **state)
+static void address_accepts_header_fields(void **state)
 {
     struct tidings_error err = {0};
     (void)state;
@@ -57,7 +57,7 @@ static void an_address_may_have_header_fields(void **state)
     tidings_client_destroy(c);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void invalid_entry_error_names_the_member(void **state)
 {
     static const struct {
         const char *entry;
@@ -93,7 +93,7 @@ static void what_is_wrong_is_named(void **state)
     }
 }
 
-static void too_many_are_refused(void **state)
+static void entry_rejects_too_many_values(void **state)
 {
     struct tidings_error err = {0};
     struct buf text;
@@ -114,10 +114,10 @@ static void too_many_are_refused(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_command_gets_its_arguments_variables_and_directory),
-        cmocka_unit_test(an_address_may_have_header_fields),
-        cmocka_unit_test(what_is_wrong_is_named),
-        cmocka_unit_test(too_many_are_refused),
+        cmocka_unit_test(command_receives_arguments_variables_and_directory),
+        cmocka_unit_test(address_accepts_header_fields),
+        cmocka_unit_test(invalid_entry_error_names_the_member),
+        cmocka_unit_test(entry_rejects_too_many_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

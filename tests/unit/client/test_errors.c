@@ -23,7 +23,7 @@ static struct tidings_error errors_of(const char *text)
     return err;
 }
 
-static void the_code_stands_once(void **state)
+static void error_code_appears_once(void **state)
 {
     (void)state;
     static const struct {
@@ -41,7 +41,7 @@ static void the_code_stands_once(void **state)
     }
 }
 
-static void what_servers_call_missing_is_not_found(void **state)
+static void missing_resource_error_becomes_not_found(void **state)
 {
     (void)state;
     static const struct {
@@ -64,7 +64,7 @@ static void what_servers_call_missing_is_not_found(void **state)
     }
 }
 
-static void body_of_a_refusal_is_appended_on_one_line(void **state)
+static void rejection_body_is_appended_on_one_line(void **state)
 {
     (void)state;
     static const struct {
@@ -105,9 +105,9 @@ static void long_body_is_cut_between_characters(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_code_stands_once),
-        cmocka_unit_test(what_servers_call_missing_is_not_found),
-        cmocka_unit_test(body_of_a_refusal_is_appended_on_one_line),
+        cmocka_unit_test(error_code_appears_once),
+        cmocka_unit_test(missing_resource_error_becomes_not_found),
+        cmocka_unit_test(rejection_body_is_appended_on_one_line),
         cmocka_unit_test(long_body_is_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

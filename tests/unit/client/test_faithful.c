@@ -133,7 +133,7 @@ static void cutting(struct scripted_server *server, const struct scripted_reques
     scripted_await_close(r);
 }
 
-static void a_stream_that_was_cut_goes_on_and_repeats_nothing(void **state)
+static void cut_stream_resumes_without_repeats(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://a e.7\n"};
@@ -171,7 +171,7 @@ static void marking(struct scripted_server *server, const struct scripted_reques
     scripted_await_close(r);
 }
 
-static void a_bookmark_is_where_it_goes_on(void **state)
+static void stream_resumes_at_bookmark(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://a e.91\n"};
@@ -201,7 +201,7 @@ static void restarting(struct scripted_server *server, const struct scripted_req
     scripted_await_close(r);
 }
 
-static void a_server_that_began_again_is_heard_from_its_beginning(void **state)
+static void restarted_server_is_followed_from_its_start(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://a f.1\n"};
@@ -231,7 +231,7 @@ static void growing(struct scripted_server *server, const struct scripted_reques
     scripted_await_close(r);
 }
 
-static void a_set_that_changes_has_no_gap(void **state)
+static void changing_subscription_set_has_no_gap(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://b e.8\n", .then = "x://b"};
@@ -256,7 +256,7 @@ static void falling_silent(struct scripted_server *server, const struct scripted
     scripted_await_close(r);
 }
 
-static void silence_is_an_end(void **state)
+static void silent_stream_counts_as_lost(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://a e.6\n", .silence_ms = 500};
@@ -318,7 +318,7 @@ static void dying(struct scripted_server *server, const struct scripted_request 
     }
 }
 
-static void a_session_that_ended_goes_on_in_the_next(void **state)
+static void ended_session_resumes_in_new_session(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://a e.7\n"};
@@ -327,7 +327,7 @@ static void a_session_that_ended_goes_on_in_the_next(void **state)
                         "watching x://a\nupdated x://a e.6\nagain x://a\nupdated x://a e.7\n");
 }
 
-static void a_silent_stream_of_a_session_is_opened_again(void **state)
+static void silent_session_stream_is_reopened(void **state)
 {
     (void)state;
     struct scene s = {.last = "updated x://a e.7\n", .silence_ms = 500};
@@ -341,13 +341,13 @@ static void a_silent_stream_of_a_session_is_opened_again(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_that_was_cut_goes_on_and_repeats_nothing),
-        cmocka_unit_test(a_bookmark_is_where_it_goes_on),
-        cmocka_unit_test(a_server_that_began_again_is_heard_from_its_beginning),
-        cmocka_unit_test(a_set_that_changes_has_no_gap),
-        cmocka_unit_test(silence_is_an_end),
-        cmocka_unit_test(a_silent_stream_of_a_session_is_opened_again),
-        cmocka_unit_test(a_session_that_ended_goes_on_in_the_next),
+        cmocka_unit_test(cut_stream_resumes_without_repeats),
+        cmocka_unit_test(stream_resumes_at_bookmark),
+        cmocka_unit_test(restarted_server_is_followed_from_its_start),
+        cmocka_unit_test(changing_subscription_set_has_no_gap),
+        cmocka_unit_test(silent_stream_counts_as_lost),
+        cmocka_unit_test(silent_session_stream_is_reopened),
+        cmocka_unit_test(ended_session_resumes_in_new_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

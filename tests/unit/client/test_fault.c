@@ -116,7 +116,7 @@ static bool live(fake_fn server, bool is_modern)
     return ok && h.updates == 1;
 }
 
-static void everything_survives_a_failed_allocation(void **state)
+static void client_survives_a_failed_allocation(void **state)
 {
     fake_fn server = *state ? legacy : modern;
     bool reached = true;
@@ -163,8 +163,8 @@ static void headers_survive_a_failed_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_survives_a_failed_allocation),
-        cmocka_unit_test_prestate(everything_survives_a_failed_allocation, (void *)1),
+        cmocka_unit_test(client_survives_a_failed_allocation),
+        cmocka_unit_test_prestate(client_survives_a_failed_allocation, (void *)1),
         cmocka_unit_test(headers_survive_a_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

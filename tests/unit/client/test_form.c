@@ -59,7 +59,7 @@ static int read_fields(struct asker *a, struct tidings_question *q)
 #define COLOURS                                                                                    \
     "\"oneOf\":[{\"const\":\"r\",\"title\":\"Red\"},{\"const\":\"g\",\"title\":\"Green\"}]"
 
-static void what_a_person_types_is_read_by_its_field(void **state)
+static void form_input_is_parsed_by_field_type(void **state)
 {
     static const struct {
         const char *field, *text, *value, *shown;
@@ -106,7 +106,7 @@ static void what_a_person_types_is_read_by_its_field(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_person_types_is_read_by_its_field),
+        cmocka_unit_test(form_input_is_parsed_by_field_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

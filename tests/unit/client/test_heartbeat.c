@@ -36,7 +36,7 @@ static void is_about(uint64_t limit, uint64_t expected)
     assert_in_range(limit, expected, expected + 60000);
 }
 
-static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
+static void heartbeat_interval_is_learned_from_idle_messages(void **state)
 {
     (void)state;
     struct fake f;
@@ -72,7 +72,7 @@ static void a_rhythm_is_learnt_from_what_says_nothing_else(void **state)
     tidings_client_destroy(c);
 }
 
-static void the_program_knows_better(void **state)
+static void program_setting_overrides_learned_interval(void **state)
 {
     (void)state;
     struct fake f;
@@ -90,8 +90,8 @@ static void the_program_knows_better(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rhythm_is_learnt_from_what_says_nothing_else),
-        cmocka_unit_test(the_program_knows_better),
+        cmocka_unit_test(heartbeat_interval_is_learned_from_idle_messages),
+        cmocka_unit_test(program_setting_overrides_learned_interval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static void on_wire(void *user, const struct tidings_client_wire *w)
              w->text.ptr, (int)w->reason.len, w->reason.ptr, w->status);
 }
 
-static void a_request_goes_out_as_it_is_given(void **state)
+static void raw_request_is_sent_unchanged(void **state)
 {
     (void)state;
     static const char *const own[] = {"X-Own: 1", NULL}, *const given[] = {"X-Given: 2", NULL};
@@ -84,7 +84,7 @@ static void streaming(struct scripted_server *s, const struct scripted_request *
     scripted_await_close(r);
 }
 
-static void a_stream_is_told_as_it_comes_and_so_is_its_silence(void **state)
+static void raw_stream_reports_data_and_silence(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -113,7 +113,7 @@ static void nobody(struct fake *f, const char *method, int64_t id, struct json *
     (void)m;
 }
 
-static void what_cannot_be_asked_is_refused(void **state)
+static void invalid_raw_request_is_rejected(void **state)
 {
     (void)state;
     static const char *const many[] = {"A: 1", "A: 2", "A: 3", "A: 4", "A: 5",
@@ -136,9 +136,9 @@ static void what_cannot_be_asked_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_goes_out_as_it_is_given),
-        cmocka_unit_test(a_stream_is_told_as_it_comes_and_so_is_its_silence),
-        cmocka_unit_test(what_cannot_be_asked_is_refused),
+        cmocka_unit_test(raw_request_is_sent_unchanged),
+        cmocka_unit_test(raw_stream_reports_data_and_silence),
+        cmocka_unit_test(invalid_raw_request_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static char *ask_server(const char *const *lines, struct tidings_error *err, uin
     return result;
 }
 
-static void an_answer_that_cannot_be_read_fails_its_request(void **state)
+static void unreadable_answer_fails_its_request(void **state)
 {
     (void)state;
     static const struct {
@@ -74,7 +74,7 @@ static void an_answer_that_cannot_be_read_fails_its_request(void **state)
 }
 
 /* Launched servers write all kinds of things. */
-static void what_is_no_message_is_passed_over(void **state)
+static void non_messages_are_ignored(void **state)
 {
     (void)state;
     static const char *const lines[] = {
@@ -110,7 +110,7 @@ static void a_request_that_cannot_be_read_is_answered_so(struct fake *f, const c
     }
 }
 
-static void requests_of_the_server_are_not_left_waiting(void **state)
+static void server_requests_are_always_answered(void **state)
 {
     (void)state;
     struct fake f;
@@ -165,7 +165,7 @@ static void note_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-static void updates_that_cannot_be_read_are_one_gap_until_it_is_told(void **state)
+static void unreadable_updates_merge_into_one_gap(void **state)
 {
     (void)state;
     struct fake f;
@@ -181,7 +181,7 @@ static void updates_that_cannot_be_read_are_one_gap_until_it_is_told(void **stat
     tidings_client_destroy(t.client);
 }
 
-static void what_was_put_right_is_counted(void **state)
+static void repairs_are_counted(void **state)
 {
     (void)state;
     static const char *const lines[] = {
@@ -201,11 +201,11 @@ static void what_was_put_right_is_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_that_cannot_be_read_fails_its_request),
-        cmocka_unit_test(what_is_no_message_is_passed_over),
-        cmocka_unit_test(requests_of_the_server_are_not_left_waiting),
-        cmocka_unit_test(updates_that_cannot_be_read_are_one_gap_until_it_is_told),
-        cmocka_unit_test(what_was_put_right_is_counted),
+        cmocka_unit_test(unreadable_answer_fails_its_request),
+        cmocka_unit_test(non_messages_are_ignored),
+        cmocka_unit_test(server_requests_are_always_answered),
+        cmocka_unit_test(unreadable_updates_merge_into_one_gap),
+        cmocka_unit_test(repairs_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

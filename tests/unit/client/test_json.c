@@ -41,7 +41,7 @@ static void members_are_found_by_pointer(void **state)
     check(tidings_json_get(tidings_str("{"), ""), NULL);
 }
 
-static void strings_are_given_as_they_read(void **state)
+static void strings_are_returned_decoded(void **state)
 {
     (void)state;
     struct tidings_str json = tidings_str(text);
@@ -61,7 +61,7 @@ static void merge(const char *target, const char *patch, const char *expected)
     assert_int_equal(expected == NULL, err.text[0] != '\0');
 }
 
-static void a_merge_patch_is_applied(void **state)
+static void merge_patch_is_applied(void **state)
 {
     (void)state;
     merge("{\"a\":1,\"b\":{\"c\":2}}", "{\"a\":null,\"b\":{\"d\":3}}", "{\"b\":{\"c\":2,\"d\":3}}");
@@ -72,7 +72,7 @@ static void a_merge_patch_is_applied(void **state)
     merge("{}", "", NULL);
 }
 
-static void base64_is_given_as_its_bytes(void **state)
+static void base64_is_decoded_to_bytes(void **state)
 {
     (void)state;
     struct tidings_str json = tidings_str("{\"b\":\"AAH/\",\"e\":\"\",\"x\":\"A\",\"n\":1}");
@@ -92,7 +92,7 @@ static void base64_is_given_as_its_bytes(void **state)
     assert_null(tidings_json_bytes(tidings_str("{"), "/n", &len));
 }
 
-static void a_text_may_hold_nuls(void **state)
+static void strings_can_contain_nul(void **state)
 {
     (void)state;
     struct tidings_str json = tidings_str("{\"t\":\"a\\u0000b\",\"n\":1}");
@@ -128,7 +128,7 @@ static void each(const char *json, const char *pointer, int stop_after, int rc, 
     assert_string_equal(h.text, told);
 }
 
-static void members_and_elements_are_told_in_order(void **state)
+static void members_and_elements_are_visited_in_order(void **state)
 {
     (void)state;
     const char *json = "{ \"z\": [1, \"x\"], \"a\": {\"b\": null} }";
@@ -159,7 +159,7 @@ static void compact(const char *json, const char *expected, const char *why)
     assert_non_null(strstr(err.text, why));
 }
 
-static void what_people_write_becomes_json(void **state)
+static void loose_input_becomes_json(void **state)
 {
     (void)state;
     compact("// a\n{\"a\": [1, 2, /* , */ ], \"b\": \"//,}\",\n}\n", "{\"a\":[1,2],\"b\":\"//,}\"}",
@@ -170,7 +170,7 @@ static void what_people_write_becomes_json(void **state)
     compact("{\n\n\"a\":}", NULL, "line 3");
 }
 
-static void json_is_laid_out_for_people(void **state)
+static void json_is_pretty_printed(void **state)
 {
     (void)state;
     check(tidings_json_pretty(tidings_str("{\"a\": [1], \"b\":{}}")),
@@ -182,14 +182,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members_are_found_by_pointer),
-        cmocka_unit_test(strings_are_given_as_they_read),
-        cmocka_unit_test(base64_is_given_as_its_bytes),
-        cmocka_unit_test(a_text_may_hold_nuls),
-        cmocka_unit_test(members_and_elements_are_told_in_order),
+        cmocka_unit_test(strings_are_returned_decoded),
+        cmocka_unit_test(base64_is_decoded_to_bytes),
+        cmocka_unit_test(strings_can_contain_nul),
+        cmocka_unit_test(members_and_elements_are_visited_in_order),
         cmocka_unit_test(text_is_quoted),
-        cmocka_unit_test(what_people_write_becomes_json),
-        cmocka_unit_test(json_is_laid_out_for_people),
-        cmocka_unit_test(a_merge_patch_is_applied),
+        cmocka_unit_test(loose_input_becomes_json),
+        cmocka_unit_test(json_is_pretty_printed),
+        cmocka_unit_test(merge_patch_is_applied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static struct tidings_client *launch(const char *script, const struct tidings_cl
     return c;
 }
 
-static void a_script_can_be_a_server(void **state)
+static void script_can_be_a_server(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -53,7 +53,7 @@ static void a_script_can_be_a_server(void **state)
     tidings_client_destroy(c);
 }
 
-static void a_program_that_sends_back_what_it_is_sent_is_no_server(void **state)
+static void echoing_program_is_rejected_as_server(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -63,7 +63,7 @@ static void a_program_that_sends_back_what_it_is_sent_is_no_server(void **state)
     tidings_client_destroy(c);
 }
 
-static void an_answer_without_a_line_end_counts_when_it_ends(void **state)
+static void unterminated_answer_counts_at_exit(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -75,7 +75,7 @@ static void an_answer_without_a_line_end_counts_when_it_ends(void **state)
     tidings_client_destroy(c);
 }
 
-static void how_it_ended_is_told(void **state)
+static void exit_status_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -95,7 +95,7 @@ static void how_it_ended_is_told(void **state)
     }
 }
 
-static void what_cannot_be_launched_is_told(void **state)
+static void launch_failure_is_reported(void **state)
 {
     (void)state;
     const char *const none[] = {"/no/such/program", NULL};
@@ -123,7 +123,7 @@ static void on_stderr(void *user, struct tidings_str bytes)
     }
 }
 
-static void its_standard_error_can_be_heard(void **state)
+static void standard_error_is_available(void **state)
 {
     (void)state;
     struct notifications h = {.text = ""};
@@ -135,7 +135,7 @@ static void its_standard_error_can_be_heard(void **state)
 }
 
 /* It takes neither the end of its input nor SIGTERM for an answer. */
-static void one_that_will_not_end_is_killed(void **state)
+static void stubborn_server_is_killed(void **state)
 {
     (void)state;
     struct notifications h = {.text = ""};
@@ -165,7 +165,7 @@ static void on_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-static void one_that_ends_is_launched_again(void **state)
+static void exited_server_is_relaunched(void **state)
 {
     (void)state;
     struct states s = {0};
@@ -178,7 +178,7 @@ static void one_that_ends_is_launched_again(void **state)
 }
 
 /* Nothing that we said can be the reason, so it would end again. */
-static void one_that_ends_before_it_reads_is_launched_once(void **state)
+static void server_is_launched_once_if_it_exits_before_reading(void **state)
 {
     (void)state;
     struct states s = {0};
@@ -195,15 +195,15 @@ static void one_that_ends_before_it_reads_is_launched_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_script_can_be_a_server),
-        cmocka_unit_test(a_program_that_sends_back_what_it_is_sent_is_no_server),
-        cmocka_unit_test(an_answer_without_a_line_end_counts_when_it_ends),
-        cmocka_unit_test(how_it_ended_is_told),
-        cmocka_unit_test(what_cannot_be_launched_is_told),
-        cmocka_unit_test(its_standard_error_can_be_heard),
-        cmocka_unit_test(one_that_will_not_end_is_killed),
-        cmocka_unit_test(one_that_ends_is_launched_again),
-        cmocka_unit_test(one_that_ends_before_it_reads_is_launched_once),
+        cmocka_unit_test(script_can_be_a_server),
+        cmocka_unit_test(echoing_program_is_rejected_as_server),
+        cmocka_unit_test(unterminated_answer_counts_at_exit),
+        cmocka_unit_test(exit_status_is_reported),
+        cmocka_unit_test(launch_failure_is_reported),
+        cmocka_unit_test(standard_error_is_available),
+        cmocka_unit_test(stubborn_server_is_killed),
+        cmocka_unit_test(exited_server_is_relaunched),
+        cmocka_unit_test(server_is_launched_once_if_it_exits_before_reading),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

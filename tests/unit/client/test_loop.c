@@ -111,7 +111,7 @@ static void ask_slowly(struct slow *s)
     mem_free(text);
 }
 
-static void it_is_ready_before_the_first_step(void **state)
+static void descriptor_is_ready_before_first_step(void **state)
 {
     (void)state;
     struct slow s = {0};
@@ -124,7 +124,7 @@ static void it_is_ready_before_the_first_step(void **state)
     tidings_client_destroy(s.client);
 }
 
-static void it_is_ready_for_what_came_while_something_was_waited_for(void **state)
+static void descriptor_is_ready_for_input_received_during_wait(void **state)
 {
     (void)state;
     struct slow s = {0};
@@ -137,7 +137,7 @@ static void it_is_ready_for_what_came_while_something_was_waited_for(void **stat
     tidings_client_destroy(s.client);
 }
 
-static void it_is_ready_for_a_failure_met_while_something_was_waited_for(void **state)
+static void descriptor_is_ready_for_failure_during_wait(void **state)
 {
     (void)state;
     struct slow s = {.is_private = true};
@@ -149,7 +149,7 @@ static void it_is_ready_for_a_failure_met_while_something_was_waited_for(void **
     tidings_client_destroy(s.client);
 }
 
-static void it_is_ready_once_stopped_and_stays_so(void **state)
+static void descriptor_stays_ready_after_stop(void **state)
 {
     (void)state;
     struct slow s = {.stops = true};
@@ -164,7 +164,7 @@ static void it_is_ready_once_stopped_and_stays_so(void **state)
     tidings_client_destroy(s.client);
 }
 
-static void a_callback_cannot_step(void **state)
+static void step_is_rejected_inside_callback(void **state)
 {
     (void)state;
     struct slow s = {0};
@@ -178,7 +178,7 @@ static void a_callback_cannot_step(void **state)
     tidings_client_destroy(s.client);
 }
 
-static void a_question_needs_a_method_and_somebody_to_answer(void **state)
+static void request_requires_method_and_callback(void **state)
 {
     (void)state;
     struct slow s = {0};
@@ -193,12 +193,12 @@ static void a_question_needs_a_method_and_somebody_to_answer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_ready_before_the_first_step),
-        cmocka_unit_test(it_is_ready_for_what_came_while_something_was_waited_for),
-        cmocka_unit_test(it_is_ready_for_a_failure_met_while_something_was_waited_for),
-        cmocka_unit_test(it_is_ready_once_stopped_and_stays_so),
-        cmocka_unit_test(a_callback_cannot_step),
-        cmocka_unit_test(a_question_needs_a_method_and_somebody_to_answer),
+        cmocka_unit_test(descriptor_is_ready_before_first_step),
+        cmocka_unit_test(descriptor_is_ready_for_input_received_during_wait),
+        cmocka_unit_test(descriptor_is_ready_for_failure_during_wait),
+        cmocka_unit_test(descriptor_stays_ready_after_stop),
+        cmocka_unit_test(step_is_rejected_inside_callback),
+        cmocka_unit_test(request_requires_method_and_callback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void on_copy(void *user, const struct tidings_copy_state *state)
         }                                                                                          \
     } while (0)
 
-static void a_client_that_is_null_is_refused(void **state)
+static void null_client_is_rejected(void **state)
 {
     (void)state;
     struct tidings_subscribe_options on = {.fn = on_update};
@@ -86,7 +86,7 @@ static void a_client_that_is_null_is_refused(void **state)
     assert_refused(tidings_subscription_set_options(NULL, NULL, &err));
 }
 
-static void a_client_that_is_null_does_nothing(void **state)
+static void null_client_is_ignored_by_void_functions(void **state)
 {
     (void)state;
     tidings_client_stop(NULL);
@@ -106,8 +106,8 @@ static void a_client_that_is_null_does_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_client_that_is_null_is_refused),
-        cmocka_unit_test(a_client_that_is_null_does_nothing),
+        cmocka_unit_test(null_client_is_rejected),
+        cmocka_unit_test(null_client_is_ignored_by_void_functions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -258,14 +258,14 @@ static const struct model_ops modern = {
     .left = left,
 };
 
-static void with_cursors_nothing_is_missed_or_told_twice(void **state)
+static void changes_arrive_exactly_once_with_cursors(void **state)
 {
     (void)state;
     model_play_all(&(struct model){
         .ops = &modern, .name = "with cursors", .has_cursor = true, .has_version = true});
 }
 
-static void without_cursors_nothing_is_missed(void **state)
+static void changes_are_not_lost_without_cursors(void **state)
 {
     (void)state;
     model_play_all(&(struct model){.ops = &modern, .name = "without cursors", .has_version = true});
@@ -274,8 +274,8 @@ static void without_cursors_nothing_is_missed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_cursors_nothing_is_missed_or_told_twice),
-        cmocka_unit_test(without_cursors_nothing_is_missed),
+        cmocka_unit_test(changes_arrive_exactly_once_with_cursors),
+        cmocka_unit_test(changes_are_not_lost_without_cursors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -479,38 +479,38 @@ static void play_http(const char *name, bool has_events, bool has_cursor, bool h
         .ops = &http, .name = name, .has_cursor = has_cursor, .has_version = has_version});
 }
 
-static void with_event_ids_and_cursors_nothing_is_missed_or_told_twice(void **state)
+static void changes_arrive_exactly_once_with_event_ids_and_cursors(void **state)
 {
     (void)state;
     play_http("event ids and cursors", true, true, true);
 }
 
-static void with_event_ids_alone_nothing_is_missed_or_told_twice(void **state)
+static void changes_arrive_exactly_once_with_event_ids_only(void **state)
 {
     (void)state;
     play_http("event ids", true, false, true);
 }
 
-static void with_cursors_alone_nothing_is_missed_or_told_twice(void **state)
+static void changes_arrive_exactly_once_with_cursors_only(void **state)
 {
     (void)state;
     play_http("cursors", false, true, true);
 }
 
-static void with_neither_nothing_is_missed(void **state)
+static void changes_are_not_lost_with_neither(void **state)
 {
     (void)state;
     play_http("neither", false, false, true);
 }
 
-static void without_versions_nothing_is_missed(void **state)
+static void changes_are_not_lost_without_versions(void **state)
 {
     (void)state;
     play_http("event ids, no versions", true, false, false);
     play_http("nothing but updates", false, false, false);
 }
 
-static void over_lines_nothing_is_missed(void **state)
+static void changes_are_not_lost_over_lines(void **state)
 {
     (void)state;
     server.net.fetch = NULL;
@@ -522,12 +522,12 @@ static void over_lines_nothing_is_missed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_event_ids_and_cursors_nothing_is_missed_or_told_twice),
-        cmocka_unit_test(with_event_ids_alone_nothing_is_missed_or_told_twice),
-        cmocka_unit_test(with_cursors_alone_nothing_is_missed_or_told_twice),
-        cmocka_unit_test(with_neither_nothing_is_missed),
-        cmocka_unit_test(without_versions_nothing_is_missed),
-        cmocka_unit_test(over_lines_nothing_is_missed),
+        cmocka_unit_test(changes_arrive_exactly_once_with_event_ids_and_cursors),
+        cmocka_unit_test(changes_arrive_exactly_once_with_event_ids_only),
+        cmocka_unit_test(changes_arrive_exactly_once_with_cursors_only),
+        cmocka_unit_test(changes_are_not_lost_with_neither),
+        cmocka_unit_test(changes_are_not_lost_without_versions),
+        cmocka_unit_test(changes_are_not_lost_over_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,7 +21,7 @@ static int next(struct page_cursors *c, unsigned number)
     return page_cursors_next(c, tidings_strn(text, (size_t)n));
 }
 
-static void cursors_that_differ_pass(void **state)
+static void distinct_cursors_pass(void **state)
 {
     (void)state;
     struct page_cursors c = {0};
@@ -33,7 +33,7 @@ static void cursors_that_differ_pass(void **state)
     assert_int_equal(page_cursors_next(&empty, tidings_str("")), TIDINGS_E_PARSE);
 }
 
-static void every_circle_is_noticed(void **state)
+static void cursor_cycles_are_detected(void **state)
 {
     (void)state;
     for (unsigned tail = 0; tail < 40; tail++) {
@@ -49,7 +49,7 @@ static void every_circle_is_noticed(void **state)
     }
 }
 
-static void long_ones_are_refused(void **state)
+static void long_cursors_are_rejected(void **state)
 {
     (void)state;
     struct page_cursors c = {0};
@@ -64,9 +64,9 @@ static void long_ones_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cursors_that_differ_pass),
-        cmocka_unit_test(every_circle_is_noticed),
-        cmocka_unit_test(long_ones_are_refused),
+        cmocka_unit_test(distinct_cursors_pass),
+        cmocka_unit_test(cursor_cycles_are_detected),
+        cmocka_unit_test(long_cursors_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

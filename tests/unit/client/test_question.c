@@ -84,7 +84,7 @@ static int visit(struct asker *a, struct tidings_question *q)
     return tidings_question_accept(q, tidings_str(NULL), NULL);
 }
 
-static void every_kind_is_answered_in_both_eras(void **state)
+static void questions_of_every_kind_are_answered_in_both_eras(void **state)
 {
     static const struct {
         const char *method, *params;
@@ -128,7 +128,7 @@ static void every_kind_is_answered_in_both_eras(void **state)
     }
 }
 
-static void who_will_not_sample_says_so(void **state)
+static void sampling_is_declined_without_handler(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -156,7 +156,7 @@ static void on_later(void *user, struct tidings_str result, const struct tidings
 }
 
 /* Nobody waits: the question is answered between two steps, after the time for the call is over. */
-static void an_answer_may_come_later(void **state)
+static void answer_can_be_sent_later(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -189,7 +189,7 @@ static void an_answer_may_come_later(void **state)
 
 /* ---- what is offered ------------------------------------------------------------------------- */
 
-static void only_what_has_a_function_is_offered(void **state)
+static void capabilities_are_offered_only_with_handler(void **state)
 {
     static const struct {
         struct tidings_question_handlers handlers;
@@ -227,7 +227,7 @@ static void only_what_has_a_function_is_offered(void **state)
     }
 }
 
-static void changed_roots_are_told_where_that_means_something(void **state)
+static void root_changes_are_reported_if_supported(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -245,7 +245,7 @@ static void changed_roots_are_told_where_that_means_something(void **state)
 /* ---- strangers ------------------------------------------------------------------------------- */
 
 /* Asks what it must not: refused, and the program is not bothered. */
-static void what_makes_no_sense_is_refused_unasked(void **state)
+static void invalid_question_is_rejected_without_callback(void **state)
 {
     static const struct {
         const char *method, *params, *why;
@@ -292,7 +292,7 @@ static void what_makes_no_sense_is_refused_unasked(void **state)
     }
 }
 
-static void a_huge_form_is_refused(void **state)
+static void huge_form_is_rejected(void **state)
 {
     (void)state;
     struct buf text;
@@ -309,7 +309,7 @@ static void a_huge_form_is_refused(void **state)
     buf_deinit(&text);
 }
 
-static void a_server_that_asks_endlessly_is_left(void **state)
+static void client_stops_if_server_asks_endlessly(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -328,7 +328,7 @@ static void a_server_that_asks_endlessly_is_left(void **state)
     }
 }
 
-static void many_questions_at_once_are_refused(void **state)
+static void too_many_open_questions_are_rejected(void **state)
 {
     (void)state;
     struct asker a = {.method = "roots/list", .params = "{}", .keeps_silent = true};
@@ -347,7 +347,7 @@ static void many_questions_at_once_are_refused(void **state)
 }
 
 /* Each is answered at once, so that none is open for long; no request is under way. */
-static void a_server_that_asks_by_itself_without_end_is_refused(void **state)
+static void unsolicited_questions_are_limited(void **state)
 {
     (void)state;
     struct asker a = {.method = "roots/list", .params = "{}", .answer = tell_roots};
@@ -369,7 +369,7 @@ static void a_server_that_asks_by_itself_without_end_is_refused(void **state)
     tidings_client_destroy(a.client);
 }
 
-static void a_state_is_given_back_and_bounded(void **state)
+static void request_state_is_returned_and_limited(void **state)
 {
     (void)state;
     struct tidings_error err;
@@ -397,7 +397,7 @@ static void a_state_is_given_back_and_bounded(void **state)
 
 /* ---- the end of a question ------------------------------------------------------------------- */
 
-static void a_question_that_is_withdrawn_is_told(void **state)
+static void withdrawn_question_is_reported(void **state)
 {
     (void)state;
     struct asker a = {.method = "elicitation/create", .params = FORM_OF(NAME_AND_AGE)};
@@ -427,7 +427,7 @@ static void a_question_that_is_withdrawn_is_told(void **state)
     tidings_client_destroy(a.client);
 }
 
-static void a_call_that_is_given_up_withdraws_its_questions(void **state)
+static void abandoned_call_withdraws_its_questions(void **state)
 {
     (void)state;
     struct asker a = {
@@ -451,7 +451,7 @@ static void a_call_that_is_given_up_withdraws_its_questions(void **state)
     tidings_client_destroy(a.client);
 }
 
-static void nobody_answers_in_time(void **state)
+static void question_times_out_without_answer(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
@@ -492,7 +492,7 @@ static void visiting_server(struct fake *f, const char *method, int64_t id, stru
     }
 }
 
-static void an_address_may_have_to_be_visited_first(void **state)
+static void question_can_require_url_visit(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -511,21 +511,21 @@ static void an_address_may_have_to_be_visited_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_is_answered_in_both_eras),
-        cmocka_unit_test(who_will_not_sample_says_so),
-        cmocka_unit_test(an_answer_may_come_later),
-        cmocka_unit_test(only_what_has_a_function_is_offered),
-        cmocka_unit_test(changed_roots_are_told_where_that_means_something),
-        cmocka_unit_test(what_makes_no_sense_is_refused_unasked),
-        cmocka_unit_test(a_huge_form_is_refused),
-        cmocka_unit_test(a_server_that_asks_endlessly_is_left),
-        cmocka_unit_test(many_questions_at_once_are_refused),
-        cmocka_unit_test(a_server_that_asks_by_itself_without_end_is_refused),
-        cmocka_unit_test(a_state_is_given_back_and_bounded),
-        cmocka_unit_test(a_question_that_is_withdrawn_is_told),
-        cmocka_unit_test(a_call_that_is_given_up_withdraws_its_questions),
-        cmocka_unit_test(nobody_answers_in_time),
-        cmocka_unit_test(an_address_may_have_to_be_visited_first),
+        cmocka_unit_test(questions_of_every_kind_are_answered_in_both_eras),
+        cmocka_unit_test(sampling_is_declined_without_handler),
+        cmocka_unit_test(answer_can_be_sent_later),
+        cmocka_unit_test(capabilities_are_offered_only_with_handler),
+        cmocka_unit_test(root_changes_are_reported_if_supported),
+        cmocka_unit_test(invalid_question_is_rejected_without_callback),
+        cmocka_unit_test(huge_form_is_rejected),
+        cmocka_unit_test(client_stops_if_server_asks_endlessly),
+        cmocka_unit_test(too_many_open_questions_are_rejected),
+        cmocka_unit_test(unsolicited_questions_are_limited),
+        cmocka_unit_test(request_state_is_returned_and_limited),
+        cmocka_unit_test(withdrawn_question_is_reported),
+        cmocka_unit_test(abandoned_call_withdraws_its_questions),
+        cmocka_unit_test(question_times_out_without_answer),
+        cmocka_unit_test(question_can_require_url_visit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,7 +99,7 @@ static bool ask_of(fake_fn server, unsigned timeout_ms)
     return worked;
 }
 
-static void an_answer_survives_a_failed_allocation(void **state)
+static void question_answer_survives_a_failed_allocation(void **state)
 {
     fake_fn server = *state ? legacy : modern;
     bool reached = true;
@@ -120,8 +120,8 @@ static void an_answer_survives_a_failed_allocation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_answer_survives_a_failed_allocation),
-        cmocka_unit_test_prestate(an_answer_survives_a_failed_allocation, (void *)1),
+        cmocka_unit_test(question_answer_survives_a_failed_allocation),
+        cmocka_unit_test_prestate(question_answer_survives_a_failed_allocation, (void *)1),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static void on_state(void *user, const struct tidings_state_event *e)
     seen->states += e->state == TIDINGS_STATE_DISCONNECTED;
 }
 
-static void a_stream_that_is_lost_is_opened_again(void **state)
+static void lost_question_stream_is_reopened(void **state)
 {
     (void)state;
     for (int lost = 0; lost < 3; lost++) {
@@ -81,7 +81,7 @@ static void a_stream_that_is_lost_is_opened_again(void **state)
     }
 }
 
-static void who_can_be_asked_nothing_opens_none(void **state)
+static void client_without_handlers_opens_no_stream(void **state)
 {
     (void)state;
     struct scripted_server s;
@@ -97,8 +97,8 @@ static void who_can_be_asked_nothing_opens_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stream_that_is_lost_is_opened_again),
-        cmocka_unit_test(who_can_be_asked_nothing_opens_none),
+        cmocka_unit_test(lost_question_stream_is_reopened),
+        cmocka_unit_test(client_without_handlers_opens_no_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,7 +37,7 @@ static bool is_new_plain(struct resume *r, const char *version)
     return resume_is_new(r, 1, STR("x://a"), tidings_str(version), false);
 }
 
-static void a_version_is_told_once_and_never_after_a_newer_one(void **state)
+static void version_is_reported_once_and_in_order(void **state)
 {
     struct resume *r = *state;
     assert_true(is_new(r, 1, "x://a", "e1.9"));
@@ -48,7 +48,7 @@ static void a_version_is_told_once_and_never_after_a_newer_one(void **state)
     assert_true(is_new(r, 2, "x://a", "e1.9")); /* another watch, another handler */
 }
 
-static void another_epoch_begins_anew(void **state)
+static void new_epoch_resets_versions(void **state)
 {
     struct resume *r = *state;
     assert_true(is_new(r, 1, "x://a", "e1.9"));
@@ -57,7 +57,7 @@ static void another_epoch_begins_anew(void **state)
     assert_true(is_new(r, 1, "x://a", "e.2")); /* not a beginning of the same word */
 }
 
-static void what_cannot_be_compared_is_new(void **state)
+static void incomparable_version_counts_as_new(void **state)
 {
     static const char *const texts[] = {
         "", "1.2.3", "v7", ".5", "e1.", "e1.5x", "-3", "e1.99999999999999999999", "a.b",
@@ -83,7 +83,7 @@ static void what_cannot_be_compared_is_new(void **state)
 }
 
 /* base/text.h; that an older one is passed over is what counts here. */
-static void versions_of_other_servers_are_compared_as_people_write_them(void **state)
+static void foreign_versions_compare_in_common_formats(void **state)
 {
     static const char *const rows[][2] = {
         {"2.1.0", "2.0.9"},
@@ -116,7 +116,7 @@ static void plain_versions_count_until_the_connection_is_lost(void **state)
     assert_false(is_new(r, 1, "x://b", "e.7"));
 }
 
-static void the_table_forgets_what_was_told_longest_ago(void **state)
+static void table_evicts_least_recently_reported(void **state)
 {
     struct resume *r = *state;
     char uri[32];
@@ -142,7 +142,7 @@ static void put(const char *options, const char *since, const char *expected)
     buf_deinit(&out);
 }
 
-static void options_say_where_to_go_on(void **state)
+static void options_contain_resume_position(void **state)
 {
     (void)state;
     put(NULL, "", "");
@@ -153,7 +153,7 @@ static void options_say_where_to_go_on(void **state)
     put("{\"baseline\":\"t\"}", "e.5.2", "{\"baseline\":\"t\"}");
 }
 
-static void options_ask_for_bookmarks(void **state)
+static void options_request_bookmarks(void **state)
 {
     (void)state;
     static const char *const rows[][3] = {
@@ -174,7 +174,7 @@ static void options_ask_for_bookmarks(void **state)
     }
 }
 
-static void a_cursor_is_what_was_said_last(void **state)
+static void cursor_is_the_last_received(void **state)
 {
     struct resume *r = *state;
     char text[RESUME_MAX_CURSOR + 1];
@@ -195,15 +195,15 @@ static void a_cursor_is_what_was_said_last(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(a_version_is_told_once_and_never_after_a_newer_one),
-        CASE(another_epoch_begins_anew),
-        CASE(what_cannot_be_compared_is_new),
-        CASE(versions_of_other_servers_are_compared_as_people_write_them),
+        CASE(version_is_reported_once_and_in_order),
+        CASE(new_epoch_resets_versions),
+        CASE(incomparable_version_counts_as_new),
+        CASE(foreign_versions_compare_in_common_formats),
         CASE(plain_versions_count_until_the_connection_is_lost),
-        CASE(the_table_forgets_what_was_told_longest_ago),
-        CASE(options_say_where_to_go_on),
-        CASE(options_ask_for_bookmarks),
-        CASE(a_cursor_is_what_was_said_last),
+        CASE(table_evicts_least_recently_reported),
+        CASE(options_contain_resume_position),
+        CASE(options_request_bookmarks),
+        CASE(cursor_is_the_last_received),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

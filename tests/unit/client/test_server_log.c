@@ -87,7 +87,7 @@ static void call(struct logging *l, enum tidings_log_level least)
     tidings_client_destroy(c);
 }
 
-static void it_is_asked_for_and_told_in_both_eras(void **state)
+static void server_log_is_requested_and_delivered_in_both_eras(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -98,7 +98,7 @@ static void it_is_asked_for_and_told_in_both_eras(void **state)
     }
 }
 
-static void who_wants_none_asks_for_none(void **state)
+static void server_log_is_not_requested_without_handler(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -115,8 +115,8 @@ static void who_wants_none_asks_for_none(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_asked_for_and_told_in_both_eras),
-        cmocka_unit_test(who_wants_none_asks_for_none),
+        cmocka_unit_test(server_log_is_requested_and_delivered_in_both_eras),
+        cmocka_unit_test(server_log_is_not_requested_without_handler),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,7 +189,7 @@ static void close_both(struct world *w, struct peer *a, struct peer *b)
     AWAIT(w, a->closed == 1 && b->closed == 1);
 }
 
-static void two_clients_are_called_in_turns_of_the_loop(void **state)
+static void two_clients_run_in_turns_of_the_loop(void **state)
 {
     struct world *w = *state;
     struct peer a = {0}, b = {0};
@@ -206,7 +206,7 @@ static void two_clients_are_called_in_turns_of_the_loop(void **state)
     close_both(w, &a, &b);
 }
 
-static void they_are_stepped_by_the_loop_only(void **state)
+static void shared_clients_reject_direct_step(void **state)
 {
     struct world *w = *state;
     struct tidings_error err = {0};
@@ -220,7 +220,7 @@ static void they_are_stepped_by_the_loop_only(void **state)
     close_both(w, &a, &b);
 }
 
-static void one_is_destroyed_in_a_callback_of_the_other(void **state)
+static void client_can_be_destroyed_in_callback_of_another(void **state)
 {
     struct world *w = *state;
     struct peer a = {0}, b = {.victim = &a};
@@ -239,7 +239,7 @@ static void one_is_destroyed_in_a_callback_of_the_other(void **state)
     AWAIT(w, b.closed == 1);
 }
 
-static void one_is_destroyed_in_its_own_callback(void **state)
+static void client_can_be_destroyed_in_its_own_callback(void **state)
 {
     struct world *w = *state;
     struct peer a = {0};
@@ -253,7 +253,7 @@ static void one_is_destroyed_in_its_own_callback(void **state)
 }
 
 /* The callback of `a` waits for an answer in a nested turn, in which `b` destroys `a`. */
-static void a_wait_ends_when_a_nested_callback_destroys_its_client(void **state)
+static void wait_ends_if_nested_callback_destroys_client(void **state)
 {
     struct world *w = *state;
     struct peer a = {0}, b = {.victim = &a};
@@ -272,7 +272,7 @@ static void a_wait_ends_when_a_nested_callback_destroys_its_client(void **state)
 }
 
 /* The same of a wait that is in no turn: the client stays in memory until the wait has ended. */
-static void a_wait_outside_turns_ends_when_its_client_is_destroyed(void **state)
+static void wait_outside_turns_ends_if_client_is_destroyed(void **state)
 {
     struct world *w = *state;
     struct tidings_error err = {0};
@@ -289,7 +289,7 @@ static void a_wait_outside_turns_ends_when_its_client_is_destroyed(void **state)
     AWAIT(w, b.closed == 1);
 }
 
-static void a_client_destroyed_inside_its_transport_stays_in_memory(void **state)
+static void client_destroyed_inside_transport_stays_in_memory(void **state)
 {
     struct world *w = *state;
     struct peer a = {0}, b = {0};
@@ -304,7 +304,7 @@ static void a_client_destroyed_inside_its_transport_stays_in_memory(void **state
     AWAIT(w, b.closed == 1);
 }
 
-static void a_failure_is_reported_once_and_a_subscription_tries_again(void **state)
+static void failure_is_reported_once_and_subscription_retries(void **state)
 {
     struct world *w = *state;
     struct peer a = {.is_private = true};
@@ -344,7 +344,7 @@ static void with_session(struct scripted_server *s, const struct scripted_reques
     }
 }
 
-static void a_session_ends_in_turns_after_its_client_was_destroyed(void **state)
+static void session_ends_in_turns_after_client_is_destroyed(void **state)
 {
     struct world *w = *state;
     struct scripted_server server;
@@ -363,7 +363,7 @@ static void a_session_ends_in_turns_after_its_client_was_destroyed(void **state)
     assert_non_null(strstr(server.log, "DELETE"));
 }
 
-static void a_client_that_was_never_turned_is_destroyed(void **state)
+static void client_can_be_destroyed_before_first_turn(void **state)
 {
     struct world *w = *state;
     struct peer a = {0}, b = {0};
@@ -378,16 +378,16 @@ static void a_client_that_was_never_turned_is_destroyed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_A_LOOP(two_clients_are_called_in_turns_of_the_loop),
-        ON_A_LOOP(they_are_stepped_by_the_loop_only),
-        ON_A_LOOP(one_is_destroyed_in_a_callback_of_the_other),
-        ON_A_LOOP(one_is_destroyed_in_its_own_callback),
-        ON_A_LOOP(a_wait_ends_when_a_nested_callback_destroys_its_client),
-        ON_A_LOOP(a_wait_outside_turns_ends_when_its_client_is_destroyed),
-        ON_A_LOOP(a_client_destroyed_inside_its_transport_stays_in_memory),
-        ON_A_LOOP(a_failure_is_reported_once_and_a_subscription_tries_again),
-        ON_A_LOOP(a_session_ends_in_turns_after_its_client_was_destroyed),
-        ON_A_LOOP(a_client_that_was_never_turned_is_destroyed),
+        ON_A_LOOP(two_clients_run_in_turns_of_the_loop),
+        ON_A_LOOP(shared_clients_reject_direct_step),
+        ON_A_LOOP(client_can_be_destroyed_in_callback_of_another),
+        ON_A_LOOP(client_can_be_destroyed_in_its_own_callback),
+        ON_A_LOOP(wait_ends_if_nested_callback_destroys_client),
+        ON_A_LOOP(wait_outside_turns_ends_if_client_is_destroyed),
+        ON_A_LOOP(client_destroyed_inside_transport_stays_in_memory),
+        ON_A_LOOP(failure_is_reported_once_and_subscription_retries),
+        ON_A_LOOP(session_ends_in_turns_after_client_is_destroyed),
+        ON_A_LOOP(client_can_be_destroyed_before_first_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

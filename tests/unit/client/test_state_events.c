@@ -71,7 +71,7 @@ static void note_begin(void *user, const struct tidings_state_event *e)
 }
 
 /* To its own function and to that of the client. */
-static void it_is_told_at_which_cursor_a_watch_begins(void **state)
+static void watch_start_reports_its_cursor(void **state)
 {
     (void)state;
     static const struct {
@@ -122,7 +122,7 @@ static void note_alert(void *user, const struct tidings_state_event *e)
     }
 }
 
-static void a_subscription_that_is_lost_is_told_once_to_each_function(void **state)
+static void lost_subscription_is_reported_once_per_callback(void **state)
 {
     (void)state;
     struct fake f;
@@ -140,8 +140,8 @@ static void a_subscription_that_is_lost_is_told_once_to_each_function(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_told_at_which_cursor_a_watch_begins),
-        cmocka_unit_test(a_subscription_that_is_lost_is_told_once_to_each_function),
+        cmocka_unit_test(watch_start_reports_its_cursor),
+        cmocka_unit_test(lost_subscription_is_reported_once_per_callback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

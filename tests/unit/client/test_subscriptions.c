@@ -117,7 +117,7 @@ static void note_own(void *user, const struct tidings_state_event *e)
     }
 }
 
-static void an_update_has_what_one_of_a_server_has(void **state)
+static void update_has_all_members_from_server(void **state)
 {
     (void)state;
     struct fake f;
@@ -152,7 +152,7 @@ static void correlating(struct fake *f, const char *method, int64_t id, struct j
     update(f, UPDATED, "\"uri\":7");
 }
 
-static void overlapping_subscriptions_are_told_by_the_one_named(void **state)
+static void update_goes_to_named_subscription_if_several_overlap(void **state)
 {
     (void)state;
     struct fake f;
@@ -186,7 +186,7 @@ static void plain(struct fake *f, const char *method, int64_t id, struct json *m
     }
 }
 
-static void without_a_name_whoever_covers_it_is_told(void **state)
+static void update_without_name_goes_to_covering_subscriptions(void **state)
 {
     (void)state;
     struct fake f;
@@ -261,7 +261,7 @@ static void versioned(struct fake *f, const char *method, int64_t id, struct jso
 }
 
 /* ER-28, with the versions of other servers. */
-static void an_older_version_is_passed_over_and_one_without_an_order_told(void **state)
+static void older_version_is_ignored_and_unordered_one_delivered(void **state)
 {
     (void)state;
     struct fake f;
@@ -298,7 +298,7 @@ static void note_lost(void *user, const struct tidings_state_event *e)
 }
 
 /* detail: "slim": the server names the subscription only where it is not that of the URI. */
-static void a_slim_update_is_that_of_the_very_uri(void **state)
+static void slim_update_without_subscription_matches_its_uri(void **state)
 {
     (void)state;
     struct fake f;
@@ -313,7 +313,7 @@ static void a_slim_update_is_that_of_the_very_uri(void **state)
     tidings_client_destroy(t.client);
 }
 
-static void a_subscription_may_end_in_its_own_callback(void **state)
+static void subscription_can_end_in_its_own_callback(void **state)
 {
     (void)state;
     struct fake f;
@@ -382,7 +382,7 @@ static void new_listen_receives_before_old_one_ends(void **state)
     tidings_client_destroy(t.client);
 }
 
-static void nothing_is_listened_to_when_nobody_is_left(void **state)
+static void listen_ends_with_last_subscription(void **state)
 {
     (void)state;
     struct fake f;
@@ -413,7 +413,7 @@ static void changing_lists(struct fake *f, const char *method, int64_t id, struc
     }
 }
 
-static void changes_of_lists_are_heard_when_asked_for(void **state)
+static void list_changes_are_received_if_requested(void **state)
 {
     (void)state;
     struct fake f;
@@ -446,7 +446,7 @@ static void hesitating(struct fake *f, const char *method, int64_t id, struct js
     }
 }
 
-static void what_a_listen_did_not_ask_for_is_not_refused_by_it(void **state)
+static void listen_reply_cannot_reject_unrequested_uris(void **state)
 {
     (void)state;
     struct fake f;
@@ -491,7 +491,7 @@ static bool list_own(void *user, const struct tidings_client_subscription *s)
     return t->until != 1;
 }
 
-static void a_client_lists_its_own_subscriptions(void **state)
+static void client_lists_its_own_subscriptions(void **state)
 {
     (void)state;
     struct fake f;
@@ -529,7 +529,7 @@ static void flooding(struct fake *f, const char *method, int64_t id, struct json
     }
 }
 
-static void what_nobody_takes_breaks_the_connection_off(void **state)
+static void undeliverable_message_closes_connection(void **state)
 {
     (void)state;
     struct fake f;
@@ -544,7 +544,7 @@ static void what_nobody_takes_breaks_the_connection_off(void **state)
     tidings_client_destroy(t.client);
 }
 
-static void a_thousand_uris_are_enough(void **state)
+static void client_rejects_more_than_1000_uris(void **state)
 {
     (void)state;
     struct fake f;
@@ -568,20 +568,20 @@ static void a_thousand_uris_are_enough(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_update_has_what_one_of_a_server_has),
-        cmocka_unit_test(overlapping_subscriptions_are_told_by_the_one_named),
-        cmocka_unit_test(without_a_name_whoever_covers_it_is_told),
+        cmocka_unit_test(update_has_all_members_from_server),
+        cmocka_unit_test(update_goes_to_named_subscription_if_several_overlap),
+        cmocka_unit_test(update_without_name_goes_to_covering_subscriptions),
         cmocka_unit_test(update_without_uri_reaches_each_accepted_subscription),
-        cmocka_unit_test(a_slim_update_is_that_of_the_very_uri),
-        cmocka_unit_test(an_older_version_is_passed_over_and_one_without_an_order_told),
-        cmocka_unit_test(a_subscription_may_end_in_its_own_callback),
+        cmocka_unit_test(slim_update_without_subscription_matches_its_uri),
+        cmocka_unit_test(older_version_is_ignored_and_unordered_one_delivered),
+        cmocka_unit_test(subscription_can_end_in_its_own_callback),
         cmocka_unit_test(new_listen_receives_before_old_one_ends),
-        cmocka_unit_test(nothing_is_listened_to_when_nobody_is_left),
-        cmocka_unit_test(changes_of_lists_are_heard_when_asked_for),
-        cmocka_unit_test(what_a_listen_did_not_ask_for_is_not_refused_by_it),
-        cmocka_unit_test(a_client_lists_its_own_subscriptions),
-        cmocka_unit_test(what_nobody_takes_breaks_the_connection_off),
-        cmocka_unit_test(a_thousand_uris_are_enough),
+        cmocka_unit_test(listen_ends_with_last_subscription),
+        cmocka_unit_test(list_changes_are_received_if_requested),
+        cmocka_unit_test(listen_reply_cannot_reject_unrequested_uris),
+        cmocka_unit_test(client_lists_its_own_subscriptions),
+        cmocka_unit_test(undeliverable_message_closes_connection),
+        cmocka_unit_test(client_rejects_more_than_1000_uris),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,7 +108,7 @@ static void reading(struct scripted_server *server, const struct scripted_reques
     scripted_result(r, "", is_whole ? "{\"contents\":[1]}" : "{\"contents\":[]}");
 }
 
-static void a_refused_token_is_asked_for_again_and_the_request_repeated(void **state)
+static void rejected_token_is_replaced_and_request_repeated(void **state)
 {
     (void)state;
     struct scene s = {.renewed_when = 3};
@@ -124,7 +124,7 @@ static void a_refused_token_is_asked_for_again_and_the_request_repeated(void **s
     end(&s);
 }
 
-static void the_same_token_is_not_shown_again(void **state)
+static void rejected_token_is_not_resent(void **state)
 {
     (void)state;
     struct scene s = {.wanted = 1};
@@ -137,7 +137,7 @@ static void the_same_token_is_not_shown_again(void **state)
     end(&s);
 }
 
-static void a_second_token_that_is_refused_is_the_last(void **state)
+static void second_rejected_token_is_the_last(void **state)
 {
     (void)state;
     struct scene s = {.wanted = 7, .renewed_when = 2};
@@ -148,7 +148,7 @@ static void a_second_token_that_is_refused_is_the_last(void **state)
     end(&s);
 }
 
-static void a_fixed_token_is_refused_once(void **state)
+static void fixed_token_is_rejected_once(void **state)
 {
     (void)state;
     struct scene s = {.wanted = 1, .is_fixed = true};
@@ -221,7 +221,7 @@ static void listening(struct scripted_server *server, const struct scripted_requ
 
 #define LOST "disconnected the server wants a good token (HTTP 401); see https://h/meta; the token "
 
-static void a_watch_goes_on_when_there_is_a_token_again(void **state)
+static void watch_resumes_with_new_token(void **state)
 {
     (void)state;
     struct scene s = {.late = 3};
@@ -234,7 +234,7 @@ static void a_watch_goes_on_when_there_is_a_token_again(void **state)
     assert_int_equal(s.refused, 2);
 }
 
-static void a_watch_whose_token_nobody_renews_fails(void **state)
+static void watch_fails_if_token_is_not_renewed(void **state)
 {
     (void)state;
     struct scene s = {.is_fixed = true};
@@ -245,7 +245,7 @@ static void a_watch_whose_token_nobody_renews_fails(void **state)
                                 "disconnected the stream broke off\n");
 }
 
-static void a_watch_that_is_forbidden_fails(void **state)
+static void watch_fails_if_forbidden(void **state)
 {
     (void)state;
     struct scene s = {.status = 403};
@@ -256,7 +256,7 @@ static void a_watch_that_is_forbidden_fails(void **state)
     assert_int_equal(s.refused, 1);
 }
 
-static void a_watch_that_was_never_accepted_fails(void **state)
+static void watch_fails_if_never_accepted(void **state)
 {
     (void)state;
     struct scene s = {.wanted = 1};
@@ -307,7 +307,7 @@ static void on_session_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-static void a_session_whose_token_expires_is_no_refusal_of_a_uri(void **state)
+static void expired_session_token_does_not_reject_uris(void **state)
 {
     (void)state;
     struct scene s = {.late = 2};
@@ -326,15 +326,15 @@ static void a_session_whose_token_expires_is_no_refusal_of_a_uri(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_refused_token_is_asked_for_again_and_the_request_repeated),
-        cmocka_unit_test(the_same_token_is_not_shown_again),
-        cmocka_unit_test(a_second_token_that_is_refused_is_the_last),
-        cmocka_unit_test(a_fixed_token_is_refused_once),
-        cmocka_unit_test(a_watch_goes_on_when_there_is_a_token_again),
-        cmocka_unit_test(a_watch_whose_token_nobody_renews_fails),
-        cmocka_unit_test(a_watch_that_is_forbidden_fails),
-        cmocka_unit_test(a_watch_that_was_never_accepted_fails),
-        cmocka_unit_test(a_session_whose_token_expires_is_no_refusal_of_a_uri),
+        cmocka_unit_test(rejected_token_is_replaced_and_request_repeated),
+        cmocka_unit_test(rejected_token_is_not_resent),
+        cmocka_unit_test(second_rejected_token_is_the_last),
+        cmocka_unit_test(fixed_token_is_rejected_once),
+        cmocka_unit_test(watch_resumes_with_new_token),
+        cmocka_unit_test(watch_fails_if_token_is_not_renewed),
+        cmocka_unit_test(watch_fails_if_forbidden),
+        cmocka_unit_test(watch_fails_if_never_accepted),
+        cmocka_unit_test(expired_session_token_does_not_reject_uris),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static int note(struct tidings_client *c, const char *schema, struct tidings_err
 #define ARGUMENTS(properties) "{\"type\":\"object\",\"properties\":{" properties "}}"
 #define STRING(name) "{\"type\":\"string\",\"x-mcp-header\":\"" name "\"}"
 
-static void tools_that_declare_them_wrongly_are_left_out(void **state)
+static void tools_with_invalid_header_declarations_are_omitted(void **state)
 {
     static const struct {
         const char *schema, *why; /* NULL: nothing is wrong */
@@ -89,7 +89,7 @@ static void tools_that_declare_them_wrongly_are_left_out(void **state)
     tidings_client_destroy(c);
 }
 
-static void values_travel_as_a_field_can_carry_them(void **state)
+static void values_are_encoded_for_header_fields(void **state)
 {
     static const struct {
         const char *value, *line; /* "": none is sent */
@@ -140,7 +140,7 @@ static void values_travel_as_a_field_can_carry_them(void **state)
 }
 
 /* Names of arguments are any strings: one that begins like another is not that one. */
-static void an_argument_with_a_nul_in_its_name_is_itself(void **state)
+static void argument_names_with_nul_are_distinct(void **state)
 {
     static const char text[] = "{\"a\":\"other\",\"a\\u0000b\":\"it\"}";
     struct json *arguments = NULL;
@@ -159,7 +159,7 @@ static void an_argument_with_a_nul_in_its_name_is_itself(void **state)
 }
 
 /* Where there are no header fields, nothing is wrong with any. */
-static void other_transports_do_not_care(void **state)
+static void other_transports_ignore_header_declarations(void **state)
 {
     struct fake f;
     (void)state;
@@ -172,10 +172,10 @@ static void other_transports_do_not_care(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tools_that_declare_them_wrongly_are_left_out),
-        cmocka_unit_test(values_travel_as_a_field_can_carry_them),
-        cmocka_unit_test(an_argument_with_a_nul_in_its_name_is_itself),
-        cmocka_unit_test(other_transports_do_not_care),
+        cmocka_unit_test(tools_with_invalid_header_declarations_are_omitted),
+        cmocka_unit_test(values_are_encoded_for_header_fields),
+        cmocka_unit_test(argument_names_with_nul_are_distinct),
+        cmocka_unit_test(other_transports_ignore_header_declarations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

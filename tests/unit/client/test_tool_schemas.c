@@ -75,7 +75,7 @@ static bool passes(struct tidings_client *c)
     return has_passed;
 }
 
-static void a_result_that_breaks_its_schema_is_an_error_that_says_where(void **state)
+static void schema_violation_error_names_its_location(void **state)
 {
     (void)state;
     struct fake f;
@@ -104,7 +104,7 @@ static void a_result_that_breaks_its_schema_is_an_error_that_says_where(void **s
     tidings_client_destroy(c);
 }
 
-static void nothing_is_asked_for_what_has_no_structure(void **state)
+static void unstructured_result_requests_no_schema(void **state)
 {
     (void)state;
     struct fake f;
@@ -122,7 +122,7 @@ static int pass_over(void *user, struct tidings_str item)
     return 0;
 }
 
-static void what_the_program_listed_counts_and_what_changed_is_listed_again(void **state)
+static void listed_tools_are_reused_until_changed(void **state)
 {
     (void)state;
     struct fake f;
@@ -150,7 +150,7 @@ static void what_the_program_listed_counts_and_what_changed_is_listed_again(void
     tidings_client_destroy(c);
 }
 
-static void a_server_that_lists_nothing_is_taken_at_its_word(void **state)
+static void empty_tool_list_is_accepted(void **state)
 {
     (void)state;
     struct fake f;
@@ -177,7 +177,7 @@ static char *repeated(const char *before, const char *middle, size_t count, cons
     return text;
 }
 
-static void hostile_schemas_are_bounded(void **state)
+static void hostile_schemas_are_limited(void **state)
 {
     (void)state;
     char *huge = repeated("{\"required\":[", "\"aaaaaaaaaaaaaaaa\",", 300000, "\"x\"]}");
@@ -217,7 +217,7 @@ static void hostile_schemas_are_bounded(void **state)
     free(closed);
 }
 
-static void more_tools_than_fit_promise_nothing(void **state)
+static void excess_tools_are_not_validated(void **state)
 {
     (void)state;
     struct fake f;
@@ -240,12 +240,12 @@ static void more_tools_than_fit_promise_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_result_that_breaks_its_schema_is_an_error_that_says_where),
-        cmocka_unit_test(nothing_is_asked_for_what_has_no_structure),
-        cmocka_unit_test(what_the_program_listed_counts_and_what_changed_is_listed_again),
-        cmocka_unit_test(a_server_that_lists_nothing_is_taken_at_its_word),
-        cmocka_unit_test(hostile_schemas_are_bounded),
-        cmocka_unit_test(more_tools_than_fit_promise_nothing),
+        cmocka_unit_test(schema_violation_error_names_its_location),
+        cmocka_unit_test(unstructured_result_requests_no_schema),
+        cmocka_unit_test(listed_tools_are_reused_until_changed),
+        cmocka_unit_test(empty_tool_list_is_accepted),
+        cmocka_unit_test(hostile_schemas_are_limited),
+        cmocka_unit_test(excess_tools_are_not_validated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

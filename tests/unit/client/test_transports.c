@@ -49,7 +49,7 @@ static char *on_token(void *user)
     return token;
 }
 
-static void token_and_headers_go_with_every_request(void **state)
+static void token_and_headers_are_sent_with_every_request(void **state)
 {
     (void)state;
     static const char *const headers[] = {"X-Team: blue and green", NULL};
@@ -67,7 +67,7 @@ static void token_and_headers_go_with_every_request(void **state)
     scripted_stop(&server);
 }
 
-static void options_that_cannot_be_sent_are_refused(void **state)
+static void unsendable_options_are_rejected(void **state)
 {
     (void)state;
     static const char *const bad[][2] = {{"no colon"}, {": x"}, {"A: b\r\nC: d"}, {"A b: c"}};
@@ -84,7 +84,7 @@ static void options_that_cannot_be_sent_are_refused(void **state)
     assert_int_equal(err.code, TIDINGS_E_INVALID);
 }
 
-static void addresses_are_what_they_claim(void **state)
+static void addresses_are_validated_by_scheme(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -190,7 +190,7 @@ static struct tidings_client *websocket(struct scripted_server *server, scripted
     return tidings_client_create(url, o, NULL);
 }
 
-static void a_websocket_is_agreed_on_and_pings_are_answered(void **state)
+static void websocket_is_negotiated_and_answers_pings(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -227,7 +227,7 @@ static char *count_up(void *user)
     return token;
 }
 
-static void a_websocket_shows_another_token_when_one_is_refused(void **state)
+static void websocket_sends_new_token_after_rejection(void **state)
 {
     (void)state;
     for (int last = 1; last <= 2; last++) {
@@ -299,7 +299,7 @@ static void unwilling(struct scripted_server *s, const struct scripted_request *
     scripted_await_close(r);
 }
 
-static void a_websocket_that_is_wrong_is_given_up(void **state)
+static void websocket_is_closed_on_protocol_error(void **state)
 {
     (void)state;
     static const struct {
@@ -331,7 +331,7 @@ static void a_websocket_that_is_wrong_is_given_up(void **state)
 }
 
 /* Who breaks the rules of frames is no legacy server: it is asked once more, then given up. */
-static void masked_frames_of_a_server_are_an_error(void **state)
+static void masked_server_frame_is_an_error(void **state)
 {
     (void)state;
     struct scripted_server server;
@@ -349,7 +349,7 @@ static void masked_frames_of_a_server_are_an_error(void **state)
 
 /* ---- lines ----------------------------------------------------------------------------------- */
 
-static void a_line_without_end_is_given_up(void **state)
+static void endless_line_closes_connection(void **state)
 {
     (void)state;
     static const char *const argv[] = {"sh", "-c", "yes 012345678901234 | tr -d '\\n'", NULL};
@@ -363,14 +363,14 @@ static void a_line_without_end_is_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(token_and_headers_go_with_every_request),
-        cmocka_unit_test(options_that_cannot_be_sent_are_refused),
-        cmocka_unit_test(addresses_are_what_they_claim),
-        cmocka_unit_test(a_websocket_is_agreed_on_and_pings_are_answered),
-        cmocka_unit_test(a_websocket_shows_another_token_when_one_is_refused),
-        cmocka_unit_test(a_websocket_that_is_wrong_is_given_up),
-        cmocka_unit_test(masked_frames_of_a_server_are_an_error),
-        cmocka_unit_test(a_line_without_end_is_given_up),
+        cmocka_unit_test(token_and_headers_are_sent_with_every_request),
+        cmocka_unit_test(unsendable_options_are_rejected),
+        cmocka_unit_test(addresses_are_validated_by_scheme),
+        cmocka_unit_test(websocket_is_negotiated_and_answers_pings),
+        cmocka_unit_test(websocket_sends_new_token_after_rejection),
+        cmocka_unit_test(websocket_is_closed_on_protocol_error),
+        cmocka_unit_test(masked_server_frame_is_an_error),
+        cmocka_unit_test(endless_line_closes_connection),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,7 +60,7 @@ static struct public_key *public_of(const struct json *jwk)
     return key;
 }
 
-static void proofs_verify_and_differ(void **state)
+static void proofs_verify_and_are_unique(void **state)
 {
     struct private_key *key = NULL;
     struct buf one, two;
@@ -95,7 +95,7 @@ static void proofs_verify_and_differ(void **state)
     private_key_destroy(key);
 }
 
-static void a_key_is_kept_as_text(void **state)
+static void key_round_trips_as_text(void **state)
 {
     struct private_key *key = NULL, *again = NULL;
     struct buf pem, one, two;
@@ -122,7 +122,7 @@ static void a_key_is_kept_as_text(void **state)
     buf_deinit(&two);
 }
 
-static void assertions_say_who_and_to_whom(void **state)
+static void assertions_name_issuer_and_audience(void **state)
 {
     struct private_key *key = NULL;
     struct buf jwt;
@@ -142,7 +142,7 @@ static void assertions_say_who_and_to_whom(void **state)
 }
 
 /* RFC 7636, appendix B. */
-static void the_challenge_is_that_of_the_rfc(void **state)
+static void challenge_matches_the_rfc_example(void **state)
 {
     struct buf out;
     char one[RANDOM_TEXT_MAX], two[RANDOM_TEXT_MAX];
@@ -160,10 +160,10 @@ static void the_challenge_is_that_of_the_rfc(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(proofs_verify_and_differ),
-        cmocka_unit_test(a_key_is_kept_as_text),
-        cmocka_unit_test(assertions_say_who_and_to_whom),
-        cmocka_unit_test(the_challenge_is_that_of_the_rfc),
+        cmocka_unit_test(proofs_verify_and_are_unique),
+        cmocka_unit_test(key_round_trips_as_text),
+        cmocka_unit_test(assertions_name_issuer_and_audience),
+        cmocka_unit_test(challenge_matches_the_rfc_example),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

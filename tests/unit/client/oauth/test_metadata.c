@@ -21,7 +21,7 @@ static int read_resource(const char *text, const char *preferred, struct resourc
     return resource_metadata_read(tidings_str(text), SERVER, &choice, m, err);
 }
 
-static void a_resource_speaks_for_itself_alone(void **state)
+static void resource_metadata_is_rejected_for_another_resource(void **state)
 {
     static const char *const others[] = {
         "{\"resource\":\"https://evil.test/mcp\",\"authorization_servers\":[\"https://as.test\"]}",
@@ -49,7 +49,7 @@ static void a_resource_speaks_for_itself_alone(void **state)
 }
 
 /* Each is held against all before it: what is said again and again must not take long. */
-static void scopes_that_are_said_for_ever_are_too_many(void **state)
+static void repeated_scopes_are_limited(void **state)
 {
     static const char head[] = "{\"resource\":\"" SERVER "\",\"authorization_servers\":["
                                "\"https://as.test\"],\"scopes_supported\":[\"a\"";
@@ -71,7 +71,7 @@ static void scopes_that_are_said_for_ever_are_too_many(void **state)
     }
 }
 
-static void the_issuer_is_the_first_that_may_be_asked(void **state)
+static void first_allowed_issuer_is_selected(void **state)
 {
     static const char text[] = "{\"resource\":\"https://a.test\",\"authorization_servers\":["
                                "\"http://plain.test\",\"https://one.test\",\"https://two.test\"],"
@@ -99,7 +99,7 @@ static void the_issuer_is_the_first_that_may_be_asked(void **state)
     "\"issuer\":\"" ISSUER "\",\"authorization_endpoint\":\"https://as.test/a\","                  \
     "\"token_endpoint\":\"https://as.test/t\""
 
-static void an_issuer_speaks_for_itself_alone(void **state)
+static void issuer_metadata_is_rejected_for_another_issuer(void **state)
 {
     static const char *const bad[] = {
         "{}",
@@ -128,7 +128,7 @@ static void an_issuer_speaks_for_itself_alone(void **state)
     }
 }
 
-static void what_an_issuer_knows_is_read(void **state)
+static void issuer_metadata_is_parsed(void **state)
 {
     struct server_metadata m = {0};
     struct tidings_error err = {0};
@@ -161,7 +161,7 @@ static void what_an_issuer_knows_is_read(void **state)
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 
-static void tokens_are_read(void **state)
+static void token_responses_are_parsed(void **state)
 {
     struct token_answer a;
     struct tidings_error err = {0};
@@ -187,7 +187,7 @@ static void tokens_are_read(void **state)
     token_answer_deinit(&a);
 }
 
-static void what_is_no_token_is_refused(void **state)
+static void invalid_token_response_is_rejected(void **state)
 {
     static const char *const bad[] = {
         "{\"token_type\":\"Bearer\"}",
@@ -213,7 +213,7 @@ static void what_is_no_token_is_refused(void **state)
     }
 }
 
-static void refusals_are_told_as_text(void **state)
+static void error_responses_become_messages(void **state)
 {
     struct token_answer a;
     struct tidings_error err = {0};
@@ -230,7 +230,7 @@ static void refusals_are_told_as_text(void **state)
     assert_string_equal(a.error, "");
 }
 
-static void registrations_are_read(void **state)
+static void registration_responses_are_parsed(void **state)
 {
     struct registration r = {0};
     struct tidings_error err = {0};
@@ -268,15 +268,15 @@ static void registrations_are_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resource_speaks_for_itself_alone),
-        cmocka_unit_test(scopes_that_are_said_for_ever_are_too_many),
-        cmocka_unit_test(the_issuer_is_the_first_that_may_be_asked),
-        cmocka_unit_test(an_issuer_speaks_for_itself_alone),
-        cmocka_unit_test(what_an_issuer_knows_is_read),
-        cmocka_unit_test(tokens_are_read),
-        cmocka_unit_test(what_is_no_token_is_refused),
-        cmocka_unit_test(refusals_are_told_as_text),
-        cmocka_unit_test(registrations_are_read),
+        cmocka_unit_test(resource_metadata_is_rejected_for_another_resource),
+        cmocka_unit_test(repeated_scopes_are_limited),
+        cmocka_unit_test(first_allowed_issuer_is_selected),
+        cmocka_unit_test(issuer_metadata_is_rejected_for_another_issuer),
+        cmocka_unit_test(issuer_metadata_is_parsed),
+        cmocka_unit_test(token_responses_are_parsed),
+        cmocka_unit_test(invalid_token_response_is_rejected),
+        cmocka_unit_test(error_responses_become_messages),
+        cmocka_unit_test(registration_responses_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

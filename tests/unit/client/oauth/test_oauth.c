@@ -79,7 +79,7 @@ static struct tidings_oauth *create(const char *path)
 }
 
 /* Nobody can be asked here, so that it is over soon. */
-static void who_is_ended_by_one_that_is_told_is_not_told(void **state)
+static void waiter_gets_no_callback_if_another_callback_ends_it(void **state)
 {
     struct waiting last = {0}, second = {0}, first = {.ends = &second};
     (void)state;
@@ -96,7 +96,7 @@ static void who_is_ended_by_one_that_is_told_is_not_told(void **state)
     tidings_oauth_destroy(o);
 }
 
-static void who_asks_again_when_told_is_told_again(void **state)
+static void waiter_gets_new_callback_if_it_asks_again(void **state)
 {
     struct waiting last = {0}, first = {.asks_again = true};
     (void)state;
@@ -117,7 +117,7 @@ static void who_asks_again_when_told_is_told_again(void **state)
 }
 
 /* HTTP+SSE: the stream is at the server's address, messages go to another of the same host. */
-static void who_sends_elsewhere_waits_for_the_same_token(void **state)
+static void requests_to_other_addresses_wait_for_same_token(void **state)
 {
     struct waiting stream = {0}, message = {.endpoint = SERVER "/../messages?session=1"};
     (void)state;
@@ -132,7 +132,7 @@ static void who_sends_elsewhere_waits_for_the_same_token(void **state)
     tidings_oauth_destroy(o);
 }
 
-static void nobody_logs_out_while_a_token_is_renewed(void **state)
+static void logout_waits_for_token_renewal(void **state)
 {
     static const char text[] =
         "{\"tokens\":[{\"resource\":\"" SERVER "\",\"issuer\":\"https://as.test\","
@@ -164,10 +164,10 @@ static void nobody_logs_out_while_a_token_is_renewed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_is_ended_by_one_that_is_told_is_not_told),
-        cmocka_unit_test(who_asks_again_when_told_is_told_again),
-        cmocka_unit_test(who_sends_elsewhere_waits_for_the_same_token),
-        cmocka_unit_test(nobody_logs_out_while_a_token_is_renewed),
+        cmocka_unit_test(waiter_gets_no_callback_if_another_callback_ends_it),
+        cmocka_unit_test(waiter_gets_new_callback_if_it_asks_again),
+        cmocka_unit_test(requests_to_other_addresses_wait_for_same_token),
+        cmocka_unit_test(logout_waits_for_token_renewal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,7 +183,7 @@ static void await_exchange(struct scene *s)
     assert_int_equal(read(s->came[0], &byte, 1), 1);
 }
 
-static void what_is_given_is_kept_although_nobody_waits_any_more(void **state)
+static void issued_token_is_kept_without_waiters(void **state)
 {
     struct scene s;
     (void)state;
@@ -200,7 +200,7 @@ static void what_is_given_is_kept_although_nobody_waits_any_more(void **state)
     end(&s);
 }
 
-static void and_when_the_credentials_go_meanwhile(void **state)
+static void issued_token_is_kept_if_credentials_are_freed(void **state)
 {
     struct scene s;
     (void)state;
@@ -215,7 +215,7 @@ static void and_when_the_credentials_go_meanwhile(void **state)
     end(&s);
 }
 
-static void a_wider_token_of_another_process_is_taken_and_nobody_asked(void **state)
+static void wider_token_of_another_process_is_reused(void **state)
 {
     struct scene s;
     (void)state;
@@ -232,7 +232,7 @@ static void a_wider_token_of_another_process_is_taken_and_nobody_asked(void **st
     end(&s);
 }
 
-static void a_token_near_its_end_is_renewed_before_a_request(void **state)
+static void expiring_token_is_renewed_before_request(void **state)
 {
     struct scene s;
     (void)state;
@@ -251,7 +251,7 @@ static void a_token_near_its_end_is_renewed_before_a_request(void **state)
 }
 
 /* With HTTP+SSE messages go to another address than the server's, whose token it is. */
-static void and_before_one_to_another_address_of_that_server(void **state)
+static void expiring_token_is_renewed_before_request_to_other_address(void **state)
 {
     struct tidings_credentials_request message = {
         .method = "POST", .url = SERVER "-messages", .server = SERVER};
@@ -268,7 +268,7 @@ static void and_before_one_to_another_address_of_that_server(void **state)
     end(&s);
 }
 
-static void one_that_is_good_for_long_or_says_nothing_is_shown_as_it_is(void **state)
+static void token_without_near_expiry_is_sent_unchanged(void **state)
 {
     static const int64_t left[] = {0, 40000};
     (void)state;
@@ -281,7 +281,7 @@ static void one_that_is_good_for_long_or_says_nothing_is_shown_as_it_is(void **s
     }
 }
 
-static void one_that_is_in_use_is_renewed_without_a_request(void **state)
+static void token_in_use_is_renewed_without_request(void **state)
 {
     struct scene s;
     (void)state;
@@ -295,7 +295,7 @@ static void one_that_is_in_use_is_renewed_without_a_request(void **state)
     end(&s);
 }
 
-static void a_good_token_does_not_wait_long_for_a_better_one(void **state)
+static void valid_token_waits_briefly_for_renewal(void **state)
 {
     struct scene s;
     (void)state;
@@ -315,7 +315,7 @@ static void a_good_token_does_not_wait_long_for_a_better_one(void **state)
 }
 
 /* A person takes minutes; a request whose token is good has nothing to do with that. */
-static void a_good_token_does_not_wait_for_a_person(void **state)
+static void valid_token_does_not_wait_for_login(void **state)
 {
     struct scene s;
     struct scene refused = {0};
@@ -339,7 +339,7 @@ static void a_good_token_does_not_wait_for_a_person(void **state)
     end(&s);
 }
 
-static void nobody_is_asked_to_log_in_before_something_is_refused(void **state)
+static void login_starts_only_after_rejection(void **state)
 {
     struct scene s;
     (void)state;
@@ -385,16 +385,16 @@ static void memory_that_held_tokens_is_wiped(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_given_is_kept_although_nobody_waits_any_more),
-        cmocka_unit_test(and_when_the_credentials_go_meanwhile),
-        cmocka_unit_test(a_wider_token_of_another_process_is_taken_and_nobody_asked),
-        cmocka_unit_test(a_token_near_its_end_is_renewed_before_a_request),
-        cmocka_unit_test(and_before_one_to_another_address_of_that_server),
-        cmocka_unit_test(one_that_is_good_for_long_or_says_nothing_is_shown_as_it_is),
-        cmocka_unit_test(one_that_is_in_use_is_renewed_without_a_request),
-        cmocka_unit_test(a_good_token_does_not_wait_long_for_a_better_one),
-        cmocka_unit_test(a_good_token_does_not_wait_for_a_person),
-        cmocka_unit_test(nobody_is_asked_to_log_in_before_something_is_refused),
+        cmocka_unit_test(issued_token_is_kept_without_waiters),
+        cmocka_unit_test(issued_token_is_kept_if_credentials_are_freed),
+        cmocka_unit_test(wider_token_of_another_process_is_reused),
+        cmocka_unit_test(expiring_token_is_renewed_before_request),
+        cmocka_unit_test(expiring_token_is_renewed_before_request_to_other_address),
+        cmocka_unit_test(token_without_near_expiry_is_sent_unchanged),
+        cmocka_unit_test(token_in_use_is_renewed_without_request),
+        cmocka_unit_test(valid_token_waits_briefly_for_renewal),
+        cmocka_unit_test(valid_token_does_not_wait_for_login),
+        cmocka_unit_test(login_starts_only_after_rejection),
         cmocka_unit_test(memory_that_held_tokens_is_wiped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,7 +71,7 @@ static void add(struct token_store *s, const char *resource, const char *access)
     token_store_unlock(s);
 }
 
-static void tokens_are_kept_by_issuer_and_resource(void **state)
+static void tokens_are_stored_by_issuer_and_resource(void **state)
 {
     struct token_store a, b;
     struct tidings_error err = {0};
@@ -103,7 +103,7 @@ static void tokens_are_kept_by_issuer_and_resource(void **state)
     token_store_deinit(&b);
 }
 
-static void the_lock_is_one(void **state)
+static void lock_is_exclusive(void **state)
 {
     struct token_store a, b;
     struct tidings_error err = {0};
@@ -118,7 +118,7 @@ static void the_lock_is_one(void **state)
     token_store_deinit(&b);
 }
 
-static void a_file_that_others_can_reach_is_refused(void **state)
+static void file_is_rejected_if_others_can_access_it(void **state)
 {
     static const mode_t modes[] = {0640, 0604, 0620, 0602, 0660, 0644};
     struct token_store s;
@@ -142,7 +142,7 @@ static void a_file_that_others_can_reach_is_refused(void **state)
     token_store_deinit(&s);
 }
 
-static void what_is_no_file_of_tokens_is_refused(void **state)
+static void invalid_token_file_is_rejected(void **state)
 {
     static const char *const bad[] = {
         "", "[]", "{}", "{\"tokens\":7}", "{\"tokens\":[{}]}", "{\"tokens\":[7]}"};
@@ -157,7 +157,7 @@ static void what_is_no_file_of_tokens_is_refused(void **state)
     token_store_deinit(&s);
 }
 
-static void what_cannot_be_written_leaves_no_tokens_beside(void **state)
+static void failed_write_leaves_no_temporary_file(void **state)
 {
     struct token_store s;
     struct tidings_error err = {0};
@@ -174,7 +174,7 @@ static void what_cannot_be_written_leaves_no_tokens_beside(void **state)
     token_store_deinit(&s);
 }
 
-static void there_is_a_maximum(void **state)
+static void token_file_rejects_too_many_tokens(void **state)
 {
     struct token_store s;
     struct tidings_error err = {0};
@@ -201,7 +201,7 @@ static bool reads(const char *query, struct callback_answer *a)
     return callback_answer_read(a, tidings_str(query), "STATE");
 }
 
-static void only_the_answer_to_our_state_counts(void **state)
+static void callback_is_accepted_only_with_our_state(void **state)
 {
     static const char *const others[] = {
         "",
@@ -243,13 +243,13 @@ static void only_the_answer_to_our_state_counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_are_kept_by_issuer_and_resource),
-        cmocka_unit_test(the_lock_is_one),
-        cmocka_unit_test(a_file_that_others_can_reach_is_refused),
-        cmocka_unit_test(what_is_no_file_of_tokens_is_refused),
-        cmocka_unit_test(what_cannot_be_written_leaves_no_tokens_beside),
-        cmocka_unit_test(there_is_a_maximum),
-        cmocka_unit_test(only_the_answer_to_our_state_counts),
+        cmocka_unit_test(tokens_are_stored_by_issuer_and_resource),
+        cmocka_unit_test(lock_is_exclusive),
+        cmocka_unit_test(file_is_rejected_if_others_can_access_it),
+        cmocka_unit_test(invalid_token_file_is_rejected),
+        cmocka_unit_test(failed_write_leaves_no_temporary_file),
+        cmocka_unit_test(token_file_rejects_too_many_tokens),
+        cmocka_unit_test(callback_is_accepted_only_with_our_state),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
