@@ -69,7 +69,7 @@ static void expect_output(const char *wanted)
     assert_string_equal(text, wanted);
 }
 
-static void a_run_begins_when_it_was_quiet_for_so_long(void **state)
+static void run_starts_after_quiet_period(void **state)
 {
     (void)state;
     struct batch *b = make("echo run $TIDINGS_COUNT $TIDINGS_MERGED; cat", false);
@@ -90,7 +90,7 @@ static void a_run_begins_when_it_was_quiet_for_so_long(void **state)
     batch_destroy(b);
 }
 
-static void changes_that_never_end_are_run_for(void **state)
+static void run_starts_despite_endless_changes(void **state)
 {
     (void)state;
     struct batch *b = make("echo run", false);
@@ -106,7 +106,7 @@ static void changes_that_never_end_are_run_for(void **state)
 }
 
 /* Who wants it quiet for longer waits longer for the end of what never is. */
-static void the_latest_is_ten_times_as_long_as_quiet(void **state)
+static void run_starts_within_ten_quiet_periods(void **state)
 {
     (void)state;
     debounce_ms = 2000;
@@ -123,7 +123,7 @@ static void the_latest_is_ten_times_as_long_as_quiet(void **state)
     batch_destroy(b);
 }
 
-static void the_end_runs_for_what_waits(void **state)
+static void exit_runs_pending_changes(void **state)
 {
     (void)state;
     struct batch *b = make("cat", false);
@@ -133,7 +133,7 @@ static void the_end_runs_for_what_waits(void **state)
     batch_destroy(b);
 }
 
-static void a_signal_drops_what_waits(void **state)
+static void signal_drops_pending_changes(void **state)
 {
     (void)state;
     const volatile int caught = 2;
@@ -145,7 +145,7 @@ static void a_signal_drops_what_waits(void **state)
     batch_destroy(b);
 }
 
-static void what_is_not_run_for_yet_is_known(void **state)
+static void pending_changes_are_counted(void **state)
 {
     (void)state;
     struct batch *b = make("cat", false);
@@ -165,7 +165,7 @@ static void what_is_not_run_for_yet_is_known(void **state)
     batch_destroy(b);
 }
 
-static void a_list_is_bounded_and_says_so(void **state)
+static void list_is_limited_and_marked_as_such(void **state)
 {
     (void)state;
     struct batch *b = make("echo $TIDINGS_COUNT $TIDINGS_MERGED ${TIDINGS_TRUNCATED:-0}", false);
@@ -182,7 +182,7 @@ static void a_list_is_bounded_and_says_so(void **state)
     batch_destroy(b);
 }
 
-static void large_lines_are_bounded_too(void **state)
+static void line_size_is_limited(void **state)
 {
     (void)state;
     struct uri_list l = {0};
@@ -202,7 +202,7 @@ static void large_lines_are_bounded_too(void **state)
 }
 
 /* SIGTERM is not enough for it. */
-static void a_stubborn_command_is_killed_with_its_group(void **state)
+static void stubborn_command_is_killed_with_its_group(void **state)
 {
     (void)state;
     char text[16] = "";
@@ -235,15 +235,15 @@ static void a_stubborn_command_is_killed_with_its_group(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_begins_when_it_was_quiet_for_so_long),
-        cmocka_unit_test(changes_that_never_end_are_run_for),
-        cmocka_unit_test(the_latest_is_ten_times_as_long_as_quiet),
-        cmocka_unit_test(the_end_runs_for_what_waits),
-        cmocka_unit_test(a_signal_drops_what_waits),
-        cmocka_unit_test(what_is_not_run_for_yet_is_known),
-        cmocka_unit_test(a_list_is_bounded_and_says_so),
-        cmocka_unit_test(large_lines_are_bounded_too),
-        cmocka_unit_test(a_stubborn_command_is_killed_with_its_group),
+        cmocka_unit_test(run_starts_after_quiet_period),
+        cmocka_unit_test(run_starts_despite_endless_changes),
+        cmocka_unit_test(run_starts_within_ten_quiet_periods),
+        cmocka_unit_test(exit_runs_pending_changes),
+        cmocka_unit_test(signal_drops_pending_changes),
+        cmocka_unit_test(pending_changes_are_counted),
+        cmocka_unit_test(list_is_limited_and_marked_as_such),
+        cmocka_unit_test(line_size_is_limited),
+        cmocka_unit_test(stubborn_command_is_killed_with_its_group),
     };
     if (!mkdtemp(folder)) {
         return 1;

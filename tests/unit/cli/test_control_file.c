@@ -14,7 +14,7 @@
 
 #include "cli/folder.h"
 
-static void what_tools_follow_is_known(void **state)
+static void control_files_of_tools_are_recognized(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -38,7 +38,7 @@ static void what_tools_follow_is_known(void **state)
                         "--control-files writes them too");
 }
 
-static void every_spelling_is_the_same_name(void **state)
+static void control_files_are_recognized_in_every_spelling(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -63,7 +63,7 @@ static void every_spelling_is_the_same_name(void **state)
     }
 }
 
-static void what_is_ordinary_is_let_through(void **state)
+static void ordinary_files_are_accepted(void **state)
 {
     (void)state;
     static const char *const good[] = {
@@ -89,9 +89,9 @@ static void what_is_ordinary_is_let_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_tools_follow_is_known),
-        cmocka_unit_test(every_spelling_is_the_same_name),
-        cmocka_unit_test(what_is_ordinary_is_let_through),
+        cmocka_unit_test(control_files_of_tools_are_recognized),
+        cmocka_unit_test(control_files_are_recognized_in_every_spelling),
+        cmocka_unit_test(ordinary_files_are_accepted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void equal_texts_have_no_difference(void **state)
     expect("a", "a", "");
 }
 
-static void lines_put_in_and_taken_away_stand_in_hunks(void **state)
+static void hunks_contain_added_and_removed_lines(void **state)
 {
     (void)state;
     expect("", "a\n", "@@ -0,0 +1 @@\n+a\n");
@@ -55,7 +55,7 @@ static void lines_put_in_and_taken_away_stand_in_hunks(void **state)
     expect("a\nb\nc\n", "b\nc\nd\n", "@@ -1,3 +1,3 @@\n-a\n b\n c\n+d\n");
 }
 
-static void a_missing_end_of_line_is_told(void **state)
+static void missing_final_newline_is_reported(void **state)
 {
     (void)state;
     expect("a\n", "a", "@@ -1 +1 @@\n-a\n+a\n\\ No newline at end of file\n");
@@ -64,7 +64,7 @@ static void a_missing_end_of_line_is_told(void **state)
            "of file\n");
 }
 
-static void edits_far_apart_are_hunks_of_their_own(void **state)
+static void distant_edits_form_separate_hunks(void **state)
 {
     (void)state;
     expect("a\n1\n2\n3\n4\n5\n6\nb\n", "A\n1\n2\n3\n4\n5\n6\nB\n",
@@ -73,7 +73,7 @@ static void edits_far_apart_are_hunks_of_their_own(void **state)
            "@@ -1,4 +1,4 @@\n-a\n+A\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-b\n+B\n");
 }
 
-static void what_differs_too_much_is_refused(void **state)
+static void excessive_difference_is_rejected(void **state)
 {
     (void)state;
     char before[8 * DIFF_EDITS_MAX] = "", after[8 * DIFF_EDITS_MAX] = "";
@@ -97,7 +97,7 @@ static void what_differs_too_much_is_refused(void **state)
     free(many);
 }
 
-static void random_differences_give_the_new_text(void **state)
+static void random_diffs_reproduce_the_new_text(void **state)
 {
     (void)state;
     uint32_t seed = 1;
@@ -125,11 +125,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(equal_texts_have_no_difference),
-        cmocka_unit_test(lines_put_in_and_taken_away_stand_in_hunks),
-        cmocka_unit_test(a_missing_end_of_line_is_told),
-        cmocka_unit_test(edits_far_apart_are_hunks_of_their_own),
-        cmocka_unit_test(what_differs_too_much_is_refused),
-        cmocka_unit_test(random_differences_give_the_new_text),
+        cmocka_unit_test(hunks_contain_added_and_removed_lines),
+        cmocka_unit_test(missing_final_newline_is_reported),
+        cmocka_unit_test(distant_edits_form_separate_hunks),
+        cmocka_unit_test(excessive_difference_is_rejected),
+        cmocka_unit_test(random_diffs_reproduce_the_new_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 
 #include "cli/bench.h"
 
-static void every_value_is_known_to_1_6_percent(void **state)
+static void values_are_accurate_to_1_6_percent(void **state)
 {
     (void)state;
     for (uint64_t value = 1; value < UINT64_C(1) << 40; value += value / 7 + 1) {
@@ -27,7 +27,7 @@ static void every_value_is_known_to_1_6_percent(void **state)
     }
 }
 
-static void shares_are_counted_from_below(void **state)
+static void percentiles_count_from_lowest_value(void **state)
 {
     (void)state;
     static struct histogram h;
@@ -43,7 +43,7 @@ static void shares_are_counted_from_below(void **state)
     assert_int_equal(h.max, 6000);
 }
 
-static void ranges_hold_what_is_in_them(void **state)
+static void ranges_contain_their_values(void **state)
 {
     (void)state;
     static struct histogram h;
@@ -58,7 +58,7 @@ static void ranges_hold_what_is_in_them(void **state)
     assert_int_equal(sum, h.count);
 }
 
-static void what_is_too_large_counts_as_the_largest(void **state)
+static void oversized_value_counts_as_the_largest(void **state)
 {
     (void)state;
     static struct histogram h;
@@ -71,10 +71,10 @@ static void what_is_too_large_counts_as_the_largest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_value_is_known_to_1_6_percent),
-        cmocka_unit_test(shares_are_counted_from_below),
-        cmocka_unit_test(ranges_hold_what_is_in_them),
-        cmocka_unit_test(what_is_too_large_counts_as_the_largest),
+        cmocka_unit_test(values_are_accurate_to_1_6_percent),
+        cmocka_unit_test(percentiles_count_from_lowest_value),
+        cmocka_unit_test(ranges_contain_their_values),
+        cmocka_unit_test(oversized_value_counts_as_the_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

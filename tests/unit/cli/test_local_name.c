@@ -37,7 +37,7 @@ static void refuse(const char *uri)
     }
 }
 
-static void what_is_below_has_its_path(void **state)
+static void uri_below_root_maps_to_path(void **state)
 {
     (void)state;
     expect(BASE "a.txt", "a.txt");
@@ -51,7 +51,7 @@ static void what_is_below_has_its_path(void **state)
     expect(BASE "back\\slash:*", "back\\slash:*");
 }
 
-static void nothing_leads_out(void **state)
+static void paths_cannot_escape_root(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -94,7 +94,7 @@ static void nothing_leads_out(void **state)
     assert_non_null(name_of(tidings_strn(BASE "a\0b", sizeof(BASE) + 2), out));
 }
 
-static void what_is_too_long_or_deep_is_refused(void **state)
+static void long_or_deep_path_is_rejected(void **state)
 {
     (void)state;
     char uri[2 * LOCAL_NAME_MAX], out[LOCAL_NAME_MAX];
@@ -120,9 +120,9 @@ static void what_is_too_long_or_deep_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_below_has_its_path),
-        cmocka_unit_test(nothing_leads_out),
-        cmocka_unit_test(what_is_too_long_or_deep_is_refused),
+        cmocka_unit_test(uri_below_root_maps_to_path),
+        cmocka_unit_test(paths_cannot_escape_root),
+        cmocka_unit_test(long_or_deep_path_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

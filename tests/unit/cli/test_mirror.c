@@ -273,7 +273,7 @@ static void killed_at(long calls, bool edits, bool *ret_lived)
     assert_int_equal(remove_tree(dir), 0);
 }
 
-static void killed_at_any_moment_it_goes_on(void **state)
+static void mirror_resumes_after_kill_at_any_step(void **state)
 {
     (void)state;
     bool lived = false;
@@ -284,7 +284,7 @@ static void killed_at_any_moment_it_goes_on(void **state)
     assert_true(calls > 20);
 }
 
-static void what_was_edited_after_the_kill_is_kept(void **state)
+static void mirror_keeps_edits_made_after_kill(void **state)
 {
     (void)state;
     bool lived = false;
@@ -295,7 +295,7 @@ static void what_was_edited_after_the_kill_is_kept(void **state)
 
 /* ---- what is told between two looks at everything -------------------------------------------- */
 
-static void what_does_not_fit_waits_for_a_look_at_everything(void **state)
+static void excess_changes_wait_for_full_comparison(void **state)
 {
     (void)state;
     char dir[] = "/tmp/tidings-mirror-XXXXXX";
@@ -329,9 +329,9 @@ static void what_does_not_fit_waits_for_a_look_at_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_at_any_moment_it_goes_on),
-        cmocka_unit_test(what_was_edited_after_the_kill_is_kept),
-        cmocka_unit_test(what_does_not_fit_waits_for_a_look_at_everything),
+        cmocka_unit_test(mirror_resumes_after_kill_at_any_step),
+        cmocka_unit_test(mirror_keeps_edits_made_after_kill),
+        cmocka_unit_test(excess_changes_wait_for_full_comparison),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -106,7 +106,7 @@ static void leave(const char *name, int64_t age)
     close(fd);
 }
 
-static void what_was_saved_is_found_for_a_minute_under_its_key(void **state)
+static void saved_names_are_found_for_a_minute_by_key(void **state)
 {
     (void)state;
     assert_null(found(KEY, now_s));
@@ -126,7 +126,7 @@ static void what_was_saved_is_found_for_a_minute_under_its_key(void **state)
     assert_int_equal(count_files(), 1);
 }
 
-static void a_file_has_so_many_bytes_at_most(void **state)
+static void file_size_is_limited(void **state)
 {
     (void)state;
     size_t room = NAMES_CACHE_MAX - strlen(head);
@@ -149,7 +149,7 @@ static void a_file_has_so_many_bytes_at_most(void **state)
     free(lines);
 }
 
-static void there_are_so_many_files_at_most_and_old_ones_go(void **state)
+static void file_count_is_limited_and_oldest_are_evicted(void **state)
 {
     (void)state;
     char name[100];
@@ -173,7 +173,7 @@ static void there_are_so_many_files_at_most_and_old_ones_go(void **state)
 }
 
 /* A reader opens what is there while another is written: it sees the one or the other, whole. */
-static void one_is_replaced_whole(void **state)
+static void file_is_replaced_atomically(void **state)
 {
     (void)state;
     char text[400], expected[200];
@@ -195,7 +195,7 @@ static void one_is_replaced_whole(void **state)
 
 /* What lies where it is written to is somebody else's: not followed, not written to, and gone when
  * it was ours. */
-static void nothing_that_lies_in_the_way_is_written_to(void **state)
+static void obstacles_in_cache_folder_are_not_written(void **state)
 {
     (void)state;
     char aside[260], victim[100];
@@ -219,7 +219,7 @@ static void nothing_that_lies_in_the_way_is_written_to(void **state)
     assert_null(found(KEY, now_s));
 }
 
-static void a_name_that_a_shell_could_take_for_something_else_spoils_the_file(void **state)
+static void file_is_rejected_if_a_name_is_unsafe_in_shell(void **state)
 {
     (void)state;
     static const char *const bad[] = {"$x", "-x", "a b", "a;b", "~", "", "a\x1b", "a'", "ü", "=x"};
@@ -241,12 +241,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(what_was_saved_is_found_for_a_minute_under_its_key),
-        TEST(a_file_has_so_many_bytes_at_most),
-        TEST(there_are_so_many_files_at_most_and_old_ones_go),
-        TEST(one_is_replaced_whole),
-        TEST(nothing_that_lies_in_the_way_is_written_to),
-        TEST(a_name_that_a_shell_could_take_for_something_else_spoils_the_file),
+        TEST(saved_names_are_found_for_a_minute_by_key),
+        TEST(file_size_is_limited),
+        TEST(file_count_is_limited_and_oldest_are_evicted),
+        TEST(file_is_replaced_atomically),
+        TEST(obstacles_in_cache_folder_are_not_written),
+        TEST(file_is_rejected_if_a_name_is_unsafe_in_shell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

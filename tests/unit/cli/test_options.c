@@ -78,7 +78,7 @@ static void default_of_every_kind_is_stored(void **state)
     assert_int_equal(s.other_time, 0);
 }
 
-static void value_on_the_line_replaces_the_default(void **state)
+static void command_line_value_replaces_default(void **state)
 {
     (void)state;
     struct sample s;
@@ -92,7 +92,7 @@ static void value_on_the_line_replaces_the_default(void **state)
     assert_string_equal(s.text, "t");
 }
 
-static void time_takes_fractions_and_units(void **state)
+static void time_accepts_fractions_and_units(void **state)
 {
     (void)state;
     static const struct {
@@ -116,8 +116,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(default_of_every_kind_is_stored),
-        cmocka_unit_test(value_on_the_line_replaces_the_default),
-        cmocka_unit_test(time_takes_fractions_and_units),
+        cmocka_unit_test(command_line_value_replaces_default),
+        cmocka_unit_test(time_accepts_fractions_and_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

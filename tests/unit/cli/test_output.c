@@ -46,7 +46,7 @@ static void controls_are_shown_as_escapes(void **state)
     check(put_lines, "a\tb\n\x1b", "a\tb\n\\x1b");
 }
 
-static void what_turns_the_direction_of_writing_is_shown(void **state)
+static void direction_controls_are_shown_as_escapes(void **state)
 {
     (void)state;
     check(put_line,
@@ -57,7 +57,7 @@ static void what_turns_the_direction_of_writing_is_shown(void **state)
     check(put_line, "\xe2\x80\xa8\xef\xbb\xbf", "\\u2028\\ufeff");
 }
 
-static void bytes_that_are_no_text_are_shown(void **state)
+static void invalid_utf8_is_shown_as_escapes(void **state)
 {
     (void)state;
     check(put_line, "\xff\xc3", "\\xff\\xc3");
@@ -67,7 +67,7 @@ static void bytes_that_are_no_text_are_shown(void **state)
     check(put_line, "\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80");
 }
 
-static void json_stays_the_same_json(void **state)
+static void escaped_json_keeps_its_value(void **state)
 {
     (void)state;
     const char *json = "{\"a\":\"\x7f\xc2\x9b \xe2\x80\xae é\"}";
@@ -81,7 +81,7 @@ static void json_stays_the_same_json(void **state)
     check(put_quoted, "\"\x1b\xff", "\"\\\"\\u001b\xef\xbf\xbd\"");
 }
 
-static void sizes_are_for_people(void **state)
+static void sizes_are_human_readable(void **state)
 {
     (void)state;
     const struct {
@@ -113,7 +113,7 @@ static void wide_characters_take_two_columns(void **state)
     assert_string_equal(out, "a漢漢\\n");
 }
 
-static void text_is_told_from_bytes(void **state)
+static void text_is_distinguished_from_binary(void **state)
 {
     (void)state;
     assert_true(is_text(tidings_str("")));
@@ -127,11 +127,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(controls_are_shown_as_escapes),
-        cmocka_unit_test(what_turns_the_direction_of_writing_is_shown),
-        cmocka_unit_test(bytes_that_are_no_text_are_shown),
-        cmocka_unit_test(json_stays_the_same_json),
-        cmocka_unit_test(sizes_are_for_people),
-        cmocka_unit_test(text_is_told_from_bytes),
+        cmocka_unit_test(direction_controls_are_shown_as_escapes),
+        cmocka_unit_test(invalid_utf8_is_shown_as_escapes),
+        cmocka_unit_test(escaped_json_keeps_its_value),
+        cmocka_unit_test(sizes_are_human_readable),
+        cmocka_unit_test(text_is_distinguished_from_binary),
         cmocka_unit_test(wide_characters_take_two_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

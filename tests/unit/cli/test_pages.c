@@ -19,7 +19,7 @@ static int next(struct pages *p, unsigned number, struct tidings_error *err)
     return pages_next(p, cursor, 30000, err);
 }
 
-static void pages_without_end_are_counted(void **state)
+static void endless_pages_are_limited(void **state)
 {
     (void)state;
     struct pages p = {0};
@@ -33,7 +33,7 @@ static void pages_without_end_are_counted(void **state)
     pages_deinit(&p);
 }
 
-static void a_circle_is_noticed(void **state)
+static void page_cycle_is_detected(void **state)
 {
     (void)state;
     struct pages p = {0};
@@ -47,7 +47,7 @@ static void a_circle_is_noticed(void **state)
     pages_deinit(&p);
 }
 
-static void pages_that_drip_are_given_up(void **state)
+static void slow_pages_are_aborted(void **state)
 {
     (void)state;
     struct pages p = {0};
@@ -69,9 +69,9 @@ static void pages_that_drip_are_given_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_without_end_are_counted),
-        cmocka_unit_test(a_circle_is_noticed),
-        cmocka_unit_test(pages_that_drip_are_given_up),
+        cmocka_unit_test(endless_pages_are_limited),
+        cmocka_unit_test(page_cycle_is_detected),
+        cmocka_unit_test(slow_pages_are_aborted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

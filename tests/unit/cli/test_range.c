@@ -15,7 +15,7 @@
 #include "cli/output.h"
 #include "cli/range.h"
 
-static void ranges_are_as_written(void **state)
+static void ranges_are_parsed_as_written(void **state)
 {
     static const struct {
         const char *text;
@@ -51,7 +51,7 @@ static void ranges_are_as_written(void **state)
     }
 }
 
-static void a_whole_is_cut(void **state)
+static void full_content_is_cut_to_range(void **state)
 {
     static const struct {
         const char *whole, *range;
@@ -110,8 +110,8 @@ static void line_feeds_are_counted_across_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_are_as_written),
-        cmocka_unit_test(a_whole_is_cut),
+        cmocka_unit_test(ranges_are_parsed_as_written),
+        cmocka_unit_test(full_content_is_cut_to_range),
         cmocka_unit_test(line_feeds_are_counted_across_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,7 @@ static const char *find(const char *file)
     return out;
 }
 
-static void what_hosts_and_editors_write_is_understood(void **state)
+static void files_of_hosts_and_editors_are_parsed(void **state)
 {
     (void)state;
     assert_string_equal(
@@ -93,7 +93,7 @@ static void variables_are_replaced(void **state)
                         "f.json: server 'a': the variable 'UNSET' is not set");
 }
 
-static void what_was_put_in_is_known(void **state)
+static void substituted_values_are_recorded(void **state)
 {
     (void)state;
     struct target t = {0};
@@ -110,7 +110,7 @@ static void what_was_put_in_is_known(void **state)
     target_deinit(&t);
 }
 
-static void what_the_editor_would_ask_for_is_refused(void **state)
+static void interactive_inputs_are_rejected(void **state)
 {
     (void)state;
     assert_non_null(strstr(expanded("${input:key}"), "${input:key}"));
@@ -119,7 +119,7 @@ static void what_the_editor_would_ask_for_is_refused(void **state)
         strstr(find("{\"servers\":{\"a\":{\"command\":\"x\",\"envFile\":\".env\"}}}"), "envFile"));
 }
 
-static void what_cannot_be_used_says_why(void **state)
+static void unusable_entry_is_rejected_with_reason(void **state)
 {
     (void)state;
     const struct {
@@ -147,7 +147,7 @@ static void what_cannot_be_used_says_why(void **state)
     }
 }
 
-static void lists_and_texts_without_end_are_refused(void **state)
+static void oversized_lists_and_strings_are_rejected(void **state)
 {
     (void)state;
     static char file[64 * 1024];
@@ -173,7 +173,7 @@ static void hear(void *user, const struct servers_entry *e)
     snprintf(out + n, 256 - n, "%s %s %s;", e->name.ptr, e->kind, e->what.ptr);
 }
 
-static void all_are_told_as_they_are_written(void **state)
+static void entries_are_listed_in_file_order(void **state)
 {
     (void)state;
     char out[256] = "";
@@ -188,13 +188,13 @@ static void all_are_told_as_they_are_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_hosts_and_editors_write_is_understood),
+        cmocka_unit_test(files_of_hosts_and_editors_are_parsed),
         cmocka_unit_test(variables_are_replaced),
-        cmocka_unit_test(what_was_put_in_is_known),
-        cmocka_unit_test(what_the_editor_would_ask_for_is_refused),
-        cmocka_unit_test(what_cannot_be_used_says_why),
-        cmocka_unit_test(lists_and_texts_without_end_are_refused),
-        cmocka_unit_test(all_are_told_as_they_are_written),
+        cmocka_unit_test(substituted_values_are_recorded),
+        cmocka_unit_test(interactive_inputs_are_rejected),
+        cmocka_unit_test(unusable_entry_is_rejected_with_reason),
+        cmocka_unit_test(oversized_lists_and_strings_are_rejected),
+        cmocka_unit_test(entries_are_listed_in_file_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

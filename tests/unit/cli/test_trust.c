@@ -76,7 +76,7 @@ static void hear(void *user, const struct trusted *e)
              e->name.ptr, (int)e->since.len, e->since.ptr);
 }
 
-static void file_name_and_content_must_be_the_same(void **state)
+static void trust_requires_same_file_name_and_content(void **state)
 {
     (void)state;
     struct stat st;
@@ -94,7 +94,7 @@ static void file_name_and_content_must_be_the_same(void **state)
     assert_int_equal(st.st_mode & 0777, 0600);
 }
 
-static void a_name_is_forgotten_in_all_files(void **state)
+static void name_is_revoked_in_all_files(void **state)
 {
     (void)state;
     char out[256] = "";
@@ -109,7 +109,7 @@ static void a_name_is_forgotten_in_all_files(void **state)
     assert_int_equal(trust_forget(tidings_str("n"), hear, out, &err), 0);
 }
 
-static void the_oldest_go(void **state)
+static void trust_file_evicts_oldest_entries(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -126,7 +126,7 @@ static void the_oldest_go(void **state)
     assert_int_equal(trust_add(&e, 0, &err), TIDINGS_E_LIMIT);
 }
 
-static void nonsense_was_never_said(void **state)
+static void malformed_entries_are_ignored(void **state)
 {
     (void)state;
     char out[256] = "";
@@ -137,7 +137,7 @@ static void nonsense_was_never_said(void **state)
     assert_string_equal(out, "");
 }
 
-static void a_list_of_others_is_an_error(void **state)
+static void trust_file_of_another_user_is_an_error(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -155,11 +155,12 @@ static void a_list_of_others_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(file_name_and_content_must_be_the_same, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_name_is_forgotten_in_all_files, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(the_oldest_go, set_up, tear_down),
-        cmocka_unit_test(nonsense_was_never_said),
-        cmocka_unit_test_setup_teardown(a_list_of_others_is_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trust_requires_same_file_name_and_content, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(name_is_revoked_in_all_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(trust_file_evicts_oldest_entries, set_up, tear_down),
+        cmocka_unit_test(malformed_entries_are_ignored),
+        cmocka_unit_test_setup_teardown(trust_file_of_another_user_is_an_error, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
