@@ -84,7 +84,7 @@ static void assert_listing(struct changelog *log, uint64_t after, size_t stop_af
     buf_deinit(&l.text);
 }
 
-static void a_new_log_is_empty_and_has_an_epoch(void **state)
+static void new_log_is_empty_and_has_an_epoch(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -98,7 +98,7 @@ static void a_new_log_is_empty_and_has_an_epoch(void **state)
     close_log(log);
 }
 
-static void two_logs_have_two_epochs(void **state)
+static void logs_have_distinct_epochs(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy), *other = open_log(&roomy);
@@ -107,7 +107,7 @@ static void two_logs_have_two_epochs(void **state)
     close_log(log);
 }
 
-static void numbers_rise_by_one_also_when_nothing_is_appended(void **state)
+static void numbers_rise_by_one_even_without_append(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -120,7 +120,7 @@ static void numbers_rise_by_one_also_when_nothing_is_appended(void **state)
     close_log(log);
 }
 
-static void changes_are_handed_out_in_order_after_the_cursor(void **state)
+static void changes_are_listed_in_order_after_cursor(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -136,7 +136,7 @@ static void changes_are_handed_out_in_order_after_the_cursor(void **state)
     close_log(log);
 }
 
-static void only_the_newest_change_of_a_uri_is_kept(void **state)
+static void log_keeps_newest_change_of_each_uri(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -155,7 +155,7 @@ static void only_the_newest_change_of_a_uri_is_kept(void **state)
     close_log(log);
 }
 
-static void numbers_appended_out_of_order_are_put_in_order(void **state)
+static void numbers_appended_out_of_order_are_sorted(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -175,7 +175,7 @@ static void numbers_appended_out_of_order_are_put_in_order(void **state)
     close_log(log);
 }
 
-static void the_log_remembers_when_a_resource_came_into_being(void **state)
+static void log_keeps_creation_time_of_resource(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -191,7 +191,7 @@ static void the_log_remembers_when_a_resource_came_into_being(void **state)
     close_log(log);
 }
 
-static void the_oldest_goes_when_there_are_too_many(void **state)
+static void log_evicts_oldest_change_if_count_exceeds_limit(void **state)
 {
     (void)state;
     struct changelog *log =
@@ -211,7 +211,7 @@ static void the_oldest_goes_when_there_are_too_many(void **state)
     close_log(log);
 }
 
-static void the_oldest_go_when_they_take_too_much_memory(void **state)
+static void log_evicts_oldest_changes_if_memory_exceeds_limit(void **state)
 {
     (void)state;
     struct changelog *log =
@@ -231,7 +231,7 @@ static void the_oldest_go_when_they_take_too_much_memory(void **state)
     close_log(log);
 }
 
-static void a_change_larger_than_the_log_is_told_by_the_floor(void **state)
+static void oversized_change_raises_the_floor(void **state)
 {
     (void)state;
     static char uri[3000];
@@ -260,7 +260,7 @@ static void log_without_capacity_keeps_nothing(void **state)
     close_log(log);
 }
 
-static void records_are_held_while_listed_and_let_go_when_replaced(void **state)
+static void records_are_held_while_listed_and_freed_when_replaced(void **state)
 {
     (void)state;
     struct changelog *log = open_log(&roomy);
@@ -276,7 +276,7 @@ static void records_are_held_while_listed_and_let_go_when_replaced(void **state)
     close_log(log);
 }
 
-static void running_out_of_memory_keeps_nothing_and_raises_the_floor(void **state)
+static void failed_allocation_keeps_nothing_and_raises_the_floor(void **state)
 {
     (void)state;
     bool failed_once = false;
@@ -306,7 +306,7 @@ static void running_out_of_memory_keeps_nothing_and_raises_the_floor(void **stat
     assert_true(failed_once);
 }
 
-static void creating_without_memory_is_told(void **state)
+static void creation_reports_failed_allocation(void **state)
 {
     (void)state;
     for (long n = 1;; n++) {
@@ -327,7 +327,7 @@ static void creating_without_memory_is_told(void **state)
     fail_alloc_end();
 }
 
-static void many_changes_of_few_uris_take_the_memory_of_few(void **state)
+static void memory_depends_on_uris_not_changes(void **state)
 {
     (void)state;
     struct changelog *log =
@@ -352,7 +352,7 @@ static void many_changes_of_few_uris_take_the_memory_of_few(void **state)
     close_log(log);
 }
 
-static void what_is_too_old_goes_and_the_floor_rises(void **state)
+static void expired_changes_are_evicted_and_raise_the_floor(void **state)
 {
     (void)state;
     struct clock_fake fake = {.monotonic_ns = 5000000000u};
@@ -374,22 +374,22 @@ static void what_is_too_old_goes_and_the_floor_rises(void **state)
 int changelog_suite(const char *name, changelog_factory_fn create)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_log_is_empty_and_has_an_epoch),
-        cmocka_unit_test(two_logs_have_two_epochs),
-        cmocka_unit_test(numbers_rise_by_one_also_when_nothing_is_appended),
-        cmocka_unit_test(changes_are_handed_out_in_order_after_the_cursor),
-        cmocka_unit_test(only_the_newest_change_of_a_uri_is_kept),
-        cmocka_unit_test(numbers_appended_out_of_order_are_put_in_order),
-        cmocka_unit_test(the_log_remembers_when_a_resource_came_into_being),
-        cmocka_unit_test(the_oldest_goes_when_there_are_too_many),
-        cmocka_unit_test(the_oldest_go_when_they_take_too_much_memory),
-        cmocka_unit_test(a_change_larger_than_the_log_is_told_by_the_floor),
+        cmocka_unit_test(new_log_is_empty_and_has_an_epoch),
+        cmocka_unit_test(logs_have_distinct_epochs),
+        cmocka_unit_test(numbers_rise_by_one_even_without_append),
+        cmocka_unit_test(changes_are_listed_in_order_after_cursor),
+        cmocka_unit_test(log_keeps_newest_change_of_each_uri),
+        cmocka_unit_test(numbers_appended_out_of_order_are_sorted),
+        cmocka_unit_test(log_keeps_creation_time_of_resource),
+        cmocka_unit_test(log_evicts_oldest_change_if_count_exceeds_limit),
+        cmocka_unit_test(log_evicts_oldest_changes_if_memory_exceeds_limit),
+        cmocka_unit_test(oversized_change_raises_the_floor),
         cmocka_unit_test(log_without_capacity_keeps_nothing),
-        cmocka_unit_test(records_are_held_while_listed_and_let_go_when_replaced),
-        cmocka_unit_test(running_out_of_memory_keeps_nothing_and_raises_the_floor),
-        cmocka_unit_test(creating_without_memory_is_told),
-        cmocka_unit_test(many_changes_of_few_uris_take_the_memory_of_few),
-        cmocka_unit_test(what_is_too_old_goes_and_the_floor_rises),
+        cmocka_unit_test(records_are_held_while_listed_and_freed_when_replaced),
+        cmocka_unit_test(failed_allocation_keeps_nothing_and_raises_the_floor),
+        cmocka_unit_test(creation_reports_failed_allocation),
+        cmocka_unit_test(memory_depends_on_uris_not_changes),
+        cmocka_unit_test(expired_changes_are_evicted_and_raise_the_floor),
     };
     factory = create;
     print_message("change log '%s'\n", name);

@@ -105,7 +105,7 @@ uint64_t log_entry_check_changes(struct store *store, size_t max, const char *ex
     return floor;
 }
 
-static void everything_kept_is_found_again_in_the_order_it_happened(void **state)
+static void changes_survive_restart_in_order(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -136,7 +136,7 @@ static void everything_kept_is_found_again_in_the_order_it_happened(void **state
     store->ops->destroy(store);
 }
 
-static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void **state)
+static void move_survives_eviction_of_its_version(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -148,7 +148,7 @@ static void a_move_is_known_also_when_the_version_that_made_it_is_forgotten(void
     store->ops->destroy(store);
 }
 
-static void what_was_rolled_back_takes_no_position(void **state)
+static void rolled_back_change_uses_no_position(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -164,7 +164,7 @@ static void what_was_rolled_back_takes_no_position(void **state)
     store->ops->destroy(store);
 }
 
-static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(void **state)
+static void newest_removals_are_kept_and_older_raise_the_floor(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -192,7 +192,7 @@ static void of_what_was_removed_the_newest_are_remembered_and_the_floor_tells(vo
     store->ops->destroy(store);
 }
 
-static void a_removed_resource_stays_unsubscribable(void **state)
+static void removed_resource_stays_unsubscribable(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -236,7 +236,7 @@ static int print_row(void *user, const struct published_row *row, struct tidings
     return 0;
 }
 
-static void what_is_published_comes_back_as_it_was(void **state)
+static void publications_survive_restart_unchanged(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -307,7 +307,7 @@ static void check_resumes(const struct run *r, uint64_t epoch, uint64_t position
     assert_true(!expected || at == position);
 }
 
-static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
+static void cursor_resumes_after_restart(void **state)
 {
     (void)state;
     struct run a = start(true);
@@ -331,7 +331,7 @@ static void a_cursor_of_an_earlier_start_goes_on_at_its_position(void **state)
     stop(&c);
 }
 
-static void another_store_knows_none_of_them(void **state)
+static void cursor_is_unknown_to_another_store(void **state)
 {
     (void)state;
     struct run a = start(true);
@@ -381,7 +381,7 @@ static void check_tasks(struct store *store, const char *expected)
     buf_deinit(&lines);
 }
 
-static void tasks_are_found_again_and_an_end_stays(void **state)
+static void tasks_and_their_results_survive_restart(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -398,7 +398,7 @@ static void tasks_are_found_again_and_an_end_stays(void **state)
     store->ops->destroy(store);
 }
 
-static void tasks_whose_time_has_passed_are_forgotten(void **state)
+static void expired_tasks_are_dropped(void **state)
 {
     (void)state;
     struct store *store = open_store(true);
@@ -424,16 +424,16 @@ int kept_suite(const char *name, kept_open_fn open)
 {
     open_store = open;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_kept_is_found_again_in_the_order_it_happened),
-        cmocka_unit_test(a_move_is_known_also_when_the_version_that_made_it_is_forgotten),
-        cmocka_unit_test(what_was_rolled_back_takes_no_position),
-        cmocka_unit_test(of_what_was_removed_the_newest_are_remembered_and_the_floor_tells),
-        cmocka_unit_test(a_removed_resource_stays_unsubscribable),
-        cmocka_unit_test(what_is_published_comes_back_as_it_was),
-        cmocka_unit_test(a_cursor_of_an_earlier_start_goes_on_at_its_position),
-        cmocka_unit_test(another_store_knows_none_of_them),
-        cmocka_unit_test(tasks_are_found_again_and_an_end_stays),
-        cmocka_unit_test(tasks_whose_time_has_passed_are_forgotten),
+        cmocka_unit_test(changes_survive_restart_in_order),
+        cmocka_unit_test(move_survives_eviction_of_its_version),
+        cmocka_unit_test(rolled_back_change_uses_no_position),
+        cmocka_unit_test(newest_removals_are_kept_and_older_raise_the_floor),
+        cmocka_unit_test(removed_resource_stays_unsubscribable),
+        cmocka_unit_test(publications_survive_restart_unchanged),
+        cmocka_unit_test(cursor_resumes_after_restart),
+        cmocka_unit_test(cursor_is_unknown_to_another_store),
+        cmocka_unit_test(tasks_and_their_results_survive_restart),
+        cmocka_unit_test(expired_tasks_are_dropped),
     };
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }

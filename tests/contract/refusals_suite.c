@@ -383,7 +383,7 @@ static int close_all(void **state)
     return 0;
 }
 
-static void a_failed_commit_fails_the_refusals_that_rest_on_it(void **state)
+static void failed_commit_fails_dependent_rejections(void **state)
 {
     (void)state;
     for (size_t i = 0; i < REFUSALS; i++) {
@@ -410,8 +410,8 @@ static void a_failed_commit_fails_the_refusals_that_rest_on_it(void **state)
 int refusals_suite(const char *name, const struct refusals_store *of)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_failed_commit_fails_the_refusals_that_rest_on_it,
-                                        open_all, close_all),
+        cmocka_unit_test_setup_teardown(failed_commit_fails_dependent_rejections, open_all,
+                                        close_all),
     };
     store = of;
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);

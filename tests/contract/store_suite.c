@@ -178,7 +178,7 @@ static void assert_dumped(struct store *r, const char *id, const char *expected)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-static void versions_tile_time(void **state)
+static void versions_cover_time_without_gap(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -220,7 +220,7 @@ static void assert_current(struct store *r, const char *id, int64_t from, struct
     assert_true(str_eq(v.value, value) && v.old_type_version.len == 0);
 }
 
-static void the_current_version_is_the_last_that_was_kept(void **state)
+static void current_version_is_the_last_stored(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -250,7 +250,7 @@ static void the_current_version_is_the_last_that_was_kept(void **state)
     r->ops->destroy(r);
 }
 
-static void a_batch_is_seen_at_once_and_gone_after_rollback(void **state)
+static void batch_is_visible_at_once_and_gone_after_rollback(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -271,7 +271,7 @@ static void a_batch_is_seen_at_once_and_gone_after_rollback(void **state)
     r->ops->destroy(r);
 }
 
-static void a_version_may_take_the_place_of_the_current_one(void **state)
+static void version_can_replace_the_current_one(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -297,7 +297,7 @@ static void a_version_may_take_the_place_of_the_current_one(void **state)
     r->ops->destroy(r);
 }
 
-static void the_newest_versions_can_be_counted_back(void **state)
+static void newest_versions_can_be_counted(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -328,7 +328,7 @@ static void the_newest_versions_can_be_counted_back(void **state)
     r->ops->destroy(r);
 }
 
-static void versions_that_ended_can_be_forgotten(void **state)
+static void ended_versions_can_be_removed(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -402,7 +402,7 @@ static void current_versions_are_listed_by_id_in_pages(void **state)
     r->ops->destroy(r);
 }
 
-static void types_are_kept_in_order_and_once(void **state)
+static void types_are_stored_once_in_order(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -432,7 +432,7 @@ static void types_are_kept_in_order_and_once(void **state)
     r->ops->destroy(r);
 }
 
-static void a_version_keeps_who_wrote_it(void **state)
+static void version_keeps_its_writer(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -488,7 +488,7 @@ static bool has_key(struct store *r, const char *owner, const char *key)
     return rc == 1;
 }
 
-static void the_newest_keys_of_each_owner_are_remembered(void **state)
+static void newest_keys_of_each_owner_are_kept(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -509,7 +509,7 @@ static void the_newest_keys_of_each_owner_are_remembered(void **state)
     r->ops->destroy(r);
 }
 
-static void who_has_most_keys_loses_them_when_there_are_too_many(void **state)
+static void owner_with_most_keys_loses_keys_at_limit(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -532,7 +532,7 @@ static void who_has_most_keys_loses_them_when_there_are_too_many(void **state)
     r->ops->destroy(r);
 }
 
-static void a_key_that_is_too_old_goes(void **state)
+static void expired_key_is_removed(void **state)
 {
     (void)state;
     struct store *r = factory();
@@ -552,18 +552,18 @@ int store_suite(const char *name, store_factory_fn make)
 {
     factory = make;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions_tile_time),
-        cmocka_unit_test(the_current_version_is_the_last_that_was_kept),
-        cmocka_unit_test(a_batch_is_seen_at_once_and_gone_after_rollback),
-        cmocka_unit_test(a_version_may_take_the_place_of_the_current_one),
-        cmocka_unit_test(versions_that_ended_can_be_forgotten),
-        cmocka_unit_test(the_newest_versions_can_be_counted_back),
+        cmocka_unit_test(versions_cover_time_without_gap),
+        cmocka_unit_test(current_version_is_the_last_stored),
+        cmocka_unit_test(batch_is_visible_at_once_and_gone_after_rollback),
+        cmocka_unit_test(version_can_replace_the_current_one),
+        cmocka_unit_test(ended_versions_can_be_removed),
+        cmocka_unit_test(newest_versions_can_be_counted),
         cmocka_unit_test(current_versions_are_listed_by_id_in_pages),
-        cmocka_unit_test(types_are_kept_in_order_and_once),
-        cmocka_unit_test(a_version_keeps_who_wrote_it),
-        cmocka_unit_test(the_newest_keys_of_each_owner_are_remembered),
-        cmocka_unit_test(who_has_most_keys_loses_them_when_there_are_too_many),
-        cmocka_unit_test(a_key_that_is_too_old_goes),
+        cmocka_unit_test(types_are_stored_once_in_order),
+        cmocka_unit_test(version_keeps_its_writer),
+        cmocka_unit_test(newest_keys_of_each_owner_are_kept),
+        cmocka_unit_test(owner_with_most_keys_loses_keys_at_limit),
+        cmocka_unit_test(expired_key_is_removed),
     };
     return cmocka_run_group_tests_name(name, tests, NULL, NULL);
 }

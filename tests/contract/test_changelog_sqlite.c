@@ -102,7 +102,7 @@ static void copy_file(void)
     assert_int_equal(system(command), 0);
 }
 
-static void cursors_from_after_a_copy_are_refused_by_the_copy(void **state)
+static void copy_rejects_cursors_issued_after_it_was_made(void **state)
 {
     (void)state;
     remove_files();
@@ -131,7 +131,7 @@ static void cursors_from_after_a_copy_are_refused_by_the_copy(void **state)
     stop(&later);
 }
 
-static void only_so_many_starts_are_remembered(void **state)
+static void remembered_starts_are_limited(void **state)
 {
     (void)state;
     remove_files();
@@ -152,7 +152,7 @@ static void only_so_many_starts_are_remembered(void **state)
 }
 
 /* Up to the first number of its epoch the log is filled by positions. */
-static void changes_from_before_are_appended_by_their_positions(void **state)
+static void earlier_changes_are_appended_by_position(void **state)
 {
     (void)state;
     remove_files();
@@ -176,7 +176,7 @@ static void changes_from_before_are_appended_by_their_positions(void **state)
     stop(&b);
 }
 
-static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
+static void full_disk_rejects_publications_and_recovers(void **state)
 {
     (void)state;
     remove_files();
@@ -205,10 +205,10 @@ static void a_full_disk_refuses_what_is_published_and_recovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cursors_from_after_a_copy_are_refused_by_the_copy),
-        cmocka_unit_test(only_so_many_starts_are_remembered),
-        cmocka_unit_test(changes_from_before_are_appended_by_their_positions),
-        cmocka_unit_test(a_full_disk_refuses_what_is_published_and_recovers),
+        cmocka_unit_test(copy_rejects_cursors_issued_after_it_was_made),
+        cmocka_unit_test(remembered_starts_are_limited),
+        cmocka_unit_test(earlier_changes_are_appended_by_position),
+        cmocka_unit_test(full_disk_rejects_publications_and_recovers),
     };
     if (!mkdtemp(directory)) {
         return 1;

@@ -23,7 +23,7 @@ static char url[POSTGRES_URL];
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-static void what_one_commits_others_follow_in_order(void **state)
+static void commits_are_followed_in_order_by_other_nodes(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -53,7 +53,7 @@ static void what_one_commits_others_follow_in_order(void **state)
 }
 
 /* Also while its notification has not been read. */
-static void newest_position_is_known_before_it_is_followed(void **state)
+static void newest_position_is_known_before_follow(void **state)
 {
     (void)state;
     uint64_t newest = 0;
@@ -72,7 +72,7 @@ static void newest_position_is_known_before_it_is_followed(void **state)
 }
 
 /* A node that begins later finds it in the log, too. */
-static void what_an_owner_announces_is_told_from_what_a_program_does(void **state)
+static void owner_announcements_differ_from_program_announcements(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -95,7 +95,7 @@ static void what_an_owner_announces_is_told_from_what_a_program_does(void **stat
 }
 
 /* In a page that another node reads, of several tables and of one, and in the log after a start. */
-static void unsubscribable_changes_stay_so_at_other_nodes(void **state)
+static void unsubscribable_changes_stay_unsubscribable_on_other_nodes(void **state)
 {
     (void)state;
     struct buf lines;
@@ -136,7 +136,7 @@ static bool take_three(void *user, const struct log_entry *change)
     return ++*count % 3 != 0;
 }
 
-static void what_was_handed_out_counts_as_followed(void **state)
+static void delivered_changes_count_as_followed(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -164,7 +164,7 @@ static void what_was_handed_out_counts_as_followed(void **state)
     store_close(b);
 }
 
-static void announcements_that_nobody_can_follow_any_more_are_told_in_their_place(void **state)
+static void expired_announcements_are_reported_as_gap(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -194,7 +194,7 @@ static bool check_strange(void *user, const struct log_entry *c)
 }
 
 /* The longest URI is longer than an index can hold; text would hold no NUL and no stray byte. */
-static void bytes_that_strangers_choose_are_kept_as_they_are(void **state)
+static void untrusted_bytes_are_stored_unchanged(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -239,7 +239,7 @@ static long long whole_reads(const char *schema)
 }
 
 /* Statements that were planned while the tables were small are used when they are large. */
-static void no_table_is_read_as_a_whole_to_find_what_changed(void **state)
+static void follow_queries_never_scan_whole_tables(void **state)
 {
     (void)state;
     char schema[32];
@@ -269,7 +269,7 @@ static void no_table_is_read_as_a_whole_to_find_what_changed(void **state)
 
 /* ---- decided once ---------------------------------------------------------------------------- */
 
-static void what_others_wrote_is_seen_under_the_lock(void **state)
+static void writes_of_other_nodes_are_visible_under_lock(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -356,7 +356,7 @@ static bool check_order(void *user, const struct log_entry *c)
     return true;
 }
 
-static void writers_at_once_make_one_order_without_gaps(void **state)
+static void concurrent_writers_produce_one_order_without_gaps(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -394,7 +394,7 @@ static void *open_and_close(void *user)
     return NULL;
 }
 
-static void nodes_that_start_at_once_make_one_store(void **state)
+static void concurrent_first_starts_create_one_store(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -418,7 +418,7 @@ static void nodes_that_start_at_once_make_one_store(void **state)
 static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
 
 /* A cursor of any node is good on every other. */
-static void a_cursor_of_one_node_goes_on_at_another(void **state)
+static void cursor_of_one_node_resumes_on_another(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -446,7 +446,7 @@ static void a_cursor_of_one_node_goes_on_at_another(void **state)
 
 /* ---- leases, nodes, sessions ----------------------------------------------------------------- */
 
-static void a_lease_is_one_holders_for_a_while(void **state)
+static void lease_has_one_holder_until_expiry(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -491,7 +491,7 @@ static void check_nodes(struct store *store, const char *expected)
     buf_deinit(&out);
 }
 
-static void nodes_are_known_by_name_while_they_live(void **state)
+static void nodes_are_listed_by_name_while_alive(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -526,7 +526,7 @@ static void nodes_are_known_by_name_while_they_live(void **state)
     store_close(b);
 }
 
-static void a_session_is_one_nodes_and_the_other_hears_of_it(void **state)
+static void session_has_one_node_and_others_are_notified(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -568,21 +568,21 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_one_commits_others_follow_in_order),
-        cmocka_unit_test(newest_position_is_known_before_it_is_followed),
-        cmocka_unit_test(what_an_owner_announces_is_told_from_what_a_program_does),
-        cmocka_unit_test(unsubscribable_changes_stay_so_at_other_nodes),
-        cmocka_unit_test(what_was_handed_out_counts_as_followed),
-        cmocka_unit_test(announcements_that_nobody_can_follow_any_more_are_told_in_their_place),
-        cmocka_unit_test(bytes_that_strangers_choose_are_kept_as_they_are),
-        cmocka_unit_test(no_table_is_read_as_a_whole_to_find_what_changed),
-        cmocka_unit_test(what_others_wrote_is_seen_under_the_lock),
-        cmocka_unit_test(writers_at_once_make_one_order_without_gaps),
-        cmocka_unit_test(nodes_that_start_at_once_make_one_store),
-        cmocka_unit_test(a_cursor_of_one_node_goes_on_at_another),
-        cmocka_unit_test(a_lease_is_one_holders_for_a_while),
-        cmocka_unit_test(nodes_are_known_by_name_while_they_live),
-        cmocka_unit_test(a_session_is_one_nodes_and_the_other_hears_of_it),
+        cmocka_unit_test(commits_are_followed_in_order_by_other_nodes),
+        cmocka_unit_test(newest_position_is_known_before_follow),
+        cmocka_unit_test(owner_announcements_differ_from_program_announcements),
+        cmocka_unit_test(unsubscribable_changes_stay_unsubscribable_on_other_nodes),
+        cmocka_unit_test(delivered_changes_count_as_followed),
+        cmocka_unit_test(expired_announcements_are_reported_as_gap),
+        cmocka_unit_test(untrusted_bytes_are_stored_unchanged),
+        cmocka_unit_test(follow_queries_never_scan_whole_tables),
+        cmocka_unit_test(writes_of_other_nodes_are_visible_under_lock),
+        cmocka_unit_test(concurrent_writers_produce_one_order_without_gaps),
+        cmocka_unit_test(concurrent_first_starts_create_one_store),
+        cmocka_unit_test(cursor_of_one_node_resumes_on_another),
+        cmocka_unit_test(lease_has_one_holder_until_expiry),
+        cmocka_unit_test(nodes_are_listed_by_name_while_alive),
+        cmocka_unit_test(session_has_one_node_and_others_are_notified),
     };
     return cmocka_run_group_tests_name("several nodes", tests, NULL, NULL);
 }

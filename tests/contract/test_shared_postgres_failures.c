@@ -63,7 +63,7 @@ static struct entity_version version(const char *id, int64_t from)
 
 /* ---- cut at every step ----------------------------------------------------------------------- */
 
-static void a_batch_that_is_cut_at_any_step_leaves_nothing(void **state)
+static void batch_interrupted_at_any_step_leaves_nothing(void **state)
 {
     (void)state;
     new_schema();
@@ -120,7 +120,7 @@ static struct store *open_through(const struct postgres_proxy *p)
     return store_open(postgres_proxy_url(p, url, through));
 }
 
-static void whether_a_commit_without_an_answer_happened_is_found_by_following(void **state)
+static void unanswered_commit_is_resolved_by_following(void **state)
 {
     (void)state;
     new_schema();
@@ -150,7 +150,7 @@ static void whether_a_commit_without_an_answer_happened_is_found_by_following(vo
     postgres_proxy_stop(p);
 }
 
-static void a_database_that_says_nothing_is_not_waited_for_for_long(void **state)
+static void silent_database_times_out_soon(void **state)
 {
     (void)state;
     new_schema();
@@ -174,7 +174,7 @@ static void a_database_that_says_nothing_is_not_waited_for_for_long(void **state
 
 /* ---- standing still with the lock ------------------------------------------------------------ */
 
-static void who_stands_still_with_the_lock_loses_it(void **state)
+static void stalled_node_loses_the_lock(void **state)
 {
     (void)state;
     new_schema();
@@ -200,7 +200,7 @@ static void who_stands_still_with_the_lock_loses_it(void **state)
 
 static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
 
-static void a_restart_of_the_database_loses_nothing(void **state)
+static void database_restart_loses_nothing(void **state)
 {
     (void)state;
     new_schema();
@@ -222,7 +222,7 @@ static void a_restart_of_the_database_loses_nothing(void **state)
 }
 
 /* It is known which entities there are: who asks for another needs no answer of the database. */
-static void what_is_certainly_not_there_is_known_without_the_database(void **state)
+static void missing_entity_is_known_without_database(void **state)
 {
     (void)state;
     new_schema();
@@ -252,7 +252,7 @@ static void what_is_certainly_not_there_is_known_without_the_database(void **sta
     store_close(b);
 }
 
-static void a_crash_of_the_database_is_told_to_everybody(void **state)
+static void database_crash_is_reported_to_every_node(void **state)
 {
     (void)state;
     new_schema();
@@ -315,7 +315,7 @@ static void *write_steadily(void *user)
     return NULL;
 }
 
-static void what_was_acknowledged_is_there_after_every_crash(void **state)
+static void acknowledged_writes_survive_every_crash(void **state)
 {
     (void)state;
     new_schema();
@@ -340,7 +340,7 @@ static void what_was_acknowledged_is_there_after_every_crash(void **state)
     store_close(reader);
 }
 
-static void a_database_that_went_back_is_noticed(void **state)
+static void database_rollback_to_backup_is_detected(void **state)
 {
     (void)state;
     new_schema();
@@ -370,7 +370,7 @@ static void a_database_that_went_back_is_noticed(void **state)
 
 /* Who begins takes for ended what was silent for long. Is it not, that is said as soon as it hears
  * of it; until then its cursors are waited for. */
-static void a_node_that_was_taken_for_ended_says_that_it_lives(void **state)
+static void node_counted_as_dead_reports_that_it_lives(void **state)
 {
     (void)state;
     new_schema();
@@ -395,7 +395,7 @@ static void a_node_that_was_taken_for_ended_says_that_it_lives(void **state)
     store_close(b);
 }
 
-static void another_server_in_its_place_is_noticed(void **state)
+static void replaced_database_server_is_detected(void **state)
 {
     (void)state;
     new_schema();
@@ -415,7 +415,7 @@ static void another_server_in_its_place_is_noticed(void **state)
     store_close(a);
 }
 
-static void another_store_in_its_place_is_refused(void **state)
+static void replaced_store_is_rejected(void **state)
 {
     (void)state;
     new_schema();
@@ -437,18 +437,18 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_that_is_cut_at_any_step_leaves_nothing),
-        cmocka_unit_test(whether_a_commit_without_an_answer_happened_is_found_by_following),
-        cmocka_unit_test(a_database_that_says_nothing_is_not_waited_for_for_long),
-        cmocka_unit_test(who_stands_still_with_the_lock_loses_it),
-        cmocka_unit_test(a_restart_of_the_database_loses_nothing),
-        cmocka_unit_test(what_is_certainly_not_there_is_known_without_the_database),
-        cmocka_unit_test(a_crash_of_the_database_is_told_to_everybody),
-        cmocka_unit_test(what_was_acknowledged_is_there_after_every_crash),
-        cmocka_unit_test(a_database_that_went_back_is_noticed),
-        cmocka_unit_test(a_node_that_was_taken_for_ended_says_that_it_lives),
-        cmocka_unit_test(another_server_in_its_place_is_noticed),
-        cmocka_unit_test(another_store_in_its_place_is_refused),
+        cmocka_unit_test(batch_interrupted_at_any_step_leaves_nothing),
+        cmocka_unit_test(unanswered_commit_is_resolved_by_following),
+        cmocka_unit_test(silent_database_times_out_soon),
+        cmocka_unit_test(stalled_node_loses_the_lock),
+        cmocka_unit_test(database_restart_loses_nothing),
+        cmocka_unit_test(missing_entity_is_known_without_database),
+        cmocka_unit_test(database_crash_is_reported_to_every_node),
+        cmocka_unit_test(acknowledged_writes_survive_every_crash),
+        cmocka_unit_test(database_rollback_to_backup_is_detected),
+        cmocka_unit_test(node_counted_as_dead_reports_that_it_lives),
+        cmocka_unit_test(replaced_database_server_is_detected),
+        cmocka_unit_test(replaced_store_is_rejected),
     };
     return cmocka_run_group_tests_name("a database that fails", tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static long long layout_now(void)
     return postgres_server_number(server, schema, "SELECT layout*100+oldest FROM tidings_cluster");
 }
 
-static void a_newer_one_goes_ahead_while_this_one_goes_on(void **state)
+static void newer_node_upgrades_while_older_node_runs(void **state)
 {
     (void)state;
     new_schema();
@@ -76,7 +76,7 @@ static void a_newer_one_goes_ahead_while_this_one_goes_on(void **state)
     store_close(b);
 }
 
-static void who_could_not_go_on_is_waited_for(void **state)
+static void upgrade_waits_for_incompatible_nodes(void **state)
 {
     (void)state;
     new_schema();
@@ -129,7 +129,7 @@ static struct postgres *stranger(const char *statement)
     return c;
 }
 
-static void tables_are_made_while_a_stranger_holds_the_lock(void **state)
+static void tables_are_created_while_another_program_holds_the_lock(void **state)
 {
     (void)state;
     new_schema();
@@ -149,7 +149,7 @@ static void tables_are_made_while_a_stranger_holds_the_lock(void **state)
 }
 
 /* Locks of another cluster, of another schema, and with the key of earlier programs. */
-static void locks_of_others_are_not_waited_for(void **state)
+static void unrelated_locks_are_ignored(void **state)
 {
     (void)state;
     new_schema();
@@ -193,7 +193,7 @@ static struct seen look_at(struct store *store, const char *name)
     return s;
 }
 
-static void a_node_says_how_old_the_oldest_is_that_it_has_not_followed(void **state)
+static void node_reports_age_of_oldest_unfollowed_change(void **state)
 {
     (void)state;
     new_schema();
@@ -238,7 +238,7 @@ static void a_node_says_how_old_the_oldest_is_that_it_has_not_followed(void **st
 }
 
 /* The time that entities get is the database's, whatever this machine's clock says. */
-static void time_is_the_databases(void **state)
+static void timestamps_use_the_database_clock(void **state)
 {
     (void)state;
     new_schema();
@@ -255,12 +255,12 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_newer_one_goes_ahead_while_this_one_goes_on),
-        cmocka_unit_test(who_could_not_go_on_is_waited_for),
-        cmocka_unit_test(tables_are_made_while_a_stranger_holds_the_lock),
-        cmocka_unit_test(locks_of_others_are_not_waited_for),
-        cmocka_unit_test(a_node_says_how_old_the_oldest_is_that_it_has_not_followed),
-        cmocka_unit_test(time_is_the_databases),
+        cmocka_unit_test(newer_node_upgrades_while_older_node_runs),
+        cmocka_unit_test(upgrade_waits_for_incompatible_nodes),
+        cmocka_unit_test(tables_are_created_while_another_program_holds_the_lock),
+        cmocka_unit_test(unrelated_locks_are_ignored),
+        cmocka_unit_test(node_reports_age_of_oldest_unfollowed_change),
+        cmocka_unit_test(timestamps_use_the_database_clock),
     };
     return cmocka_run_group_tests_name("layouts of the tables", tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void listening_node_wakes_for_other_nodes_only(void **state)
 
 /* The connection is the one by which everything is asked: what comes with an answer does not make
  * it readable any more. */
-static void what_is_told_while_something_is_asked_is_heard(void **state)
+static void notification_during_query_is_received(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -72,7 +72,7 @@ static void what_is_told_while_something_is_asked_is_heard(void **state)
 }
 
 /* All that a node has: also when it listens, and after it was cut off. */
-static void a_node_has_one_connection(void **state)
+static void node_uses_one_connection(void **state)
 {
     (void)state;
     char schema[32];
@@ -110,7 +110,7 @@ static void a_node_has_one_connection(void **state)
 
 /* What it was told and does not read is not kept for ever: there is room for so many notifications
  * of all nodes, and then nobody is told anything. */
-static void who_stands_still_is_let_go(void **state)
+static void stalled_listener_is_disconnected(void **state)
 {
     (void)state;
     static const char all[] = "SELECT count(*) FROM pg_stat_activity WHERE"
@@ -144,9 +144,9 @@ static int run(struct postgres_server *p)
     server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(listening_node_wakes_for_other_nodes_only),
-        cmocka_unit_test(what_is_told_while_something_is_asked_is_heard),
-        cmocka_unit_test(a_node_has_one_connection),
-        cmocka_unit_test(who_stands_still_is_let_go),
+        cmocka_unit_test(notification_during_query_is_received),
+        cmocka_unit_test(node_uses_one_connection),
+        cmocka_unit_test(stalled_listener_is_disconnected),
     };
     return cmocka_run_group_tests_name("listening", tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static long long count_rows(const char *sql)
 
 /* ---- together -------------------------------------------------------------------------------- */
 
-static void versions_of_a_batch_are_kept_as_if_one_by_one(void **state)
+static void batched_versions_are_stored_like_single_ones(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -73,7 +73,7 @@ static void versions_of_a_batch_are_kept_as_if_one_by_one(void **state)
     store_close(b);
 }
 
-static void what_is_taken_back_was_not_sent_either(void **state)
+static void rolled_back_writes_are_not_sent(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -125,7 +125,7 @@ static void write_some(struct store *a, unsigned kind, int i)
     }
 }
 
-static void whatever_it_is_who_is_notified_follows_it(void **state)
+static void notified_node_follows_every_kind_of_change(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -152,7 +152,7 @@ static void whatever_it_is_who_is_notified_follows_it(void **state)
     store_close(late);
 }
 
-static void who_notifies_of_what_never_happened_changes_nothing(void **state)
+static void false_notification_changes_nothing(void **state)
 {
     (void)state;
     static const char *const said[] = {
@@ -185,7 +185,7 @@ static void who_notifies_of_what_never_happened_changes_nothing(void **state)
 
 /* Two that write the same entities in turn: each compares with what the other wrote, which comes
  * with the lock. */
-static void what_comes_with_the_lock_is_followed_once(void **state)
+static void page_received_with_lock_is_followed_once(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -236,7 +236,7 @@ static struct postgres_store *begin_with_page(struct store *b)
 }
 
 /* Planted: what was followed is not what it was when that page was asked for. */
-static void a_page_of_another_position_than_was_followed_is_not_used(void **state)
+static void page_is_ignored_if_position_differs(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -271,7 +271,7 @@ static bool take_one(void *user, const struct log_entry *change)
     return false;
 }
 
-static void who_has_read_what_was_not_followed_does_not_go_back(void **state)
+static void node_position_never_moves_back_after_read_ahead(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -300,13 +300,13 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(versions_of_a_batch_are_kept_as_if_one_by_one),
-        cmocka_unit_test(what_is_taken_back_was_not_sent_either),
-        cmocka_unit_test(whatever_it_is_who_is_notified_follows_it),
-        cmocka_unit_test(who_notifies_of_what_never_happened_changes_nothing),
-        cmocka_unit_test(what_comes_with_the_lock_is_followed_once),
-        cmocka_unit_test(a_page_of_another_position_than_was_followed_is_not_used),
-        cmocka_unit_test(who_has_read_what_was_not_followed_does_not_go_back),
+        cmocka_unit_test(batched_versions_are_stored_like_single_ones),
+        cmocka_unit_test(rolled_back_writes_are_not_sent),
+        cmocka_unit_test(notified_node_follows_every_kind_of_change),
+        cmocka_unit_test(false_notification_changes_nothing),
+        cmocka_unit_test(page_received_with_lock_is_followed_once),
+        cmocka_unit_test(page_is_ignored_if_position_differs),
+        cmocka_unit_test(node_position_never_moves_back_after_read_ahead),
     };
     return cmocka_run_group_tests_name("many rows at a time", tests, NULL, NULL);
 }

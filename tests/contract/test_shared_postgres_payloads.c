@@ -22,7 +22,7 @@ static char url[POSTGRES_URL];
 
 /* ---- without asking -------------------------------------------------------------------------- */
 
-static void who_hears_the_rows_does_not_ask(void **state)
+static void node_uses_notified_rows_without_query(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -63,7 +63,7 @@ static void who_hears_the_rows_does_not_ask(void **state)
     store_close(b);
 }
 
-static void what_came_together_is_followed_together(void **state)
+static void rows_notified_together_are_followed_together(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -105,7 +105,7 @@ static void what_came_together_is_followed_together(void **state)
     store_close(b);
 }
 
-static void who_missed_something_asks(void **state)
+static void node_queries_after_missed_notification(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -133,7 +133,7 @@ static void who_missed_something_asks(void **state)
     store_close(b);
 }
 
-static void what_is_too_large_is_asked_for(void **state)
+static void oversized_rows_are_queried(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -169,7 +169,7 @@ static void what_is_too_large_is_asked_for(void **state)
 
 /* ---- what was not committed ------------------------------------------------------------------ */
 
-static void what_was_not_committed_is_not_told(void **state)
+static void uncommitted_rows_are_not_notified(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -208,7 +208,7 @@ static void what_was_not_committed_is_not_told(void **state)
 }
 
 /* Without the lock: who is overtaken has told nothing of what it would have written. */
-static void what_was_overtaken_is_not_told(void **state)
+static void overtaken_batch_is_not_notified(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -247,12 +247,12 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_hears_the_rows_does_not_ask),
-        cmocka_unit_test(what_came_together_is_followed_together),
-        cmocka_unit_test(who_missed_something_asks),
-        cmocka_unit_test(what_is_too_large_is_asked_for),
-        cmocka_unit_test(what_was_not_committed_is_not_told),
-        cmocka_unit_test(what_was_overtaken_is_not_told),
+        cmocka_unit_test(node_uses_notified_rows_without_query),
+        cmocka_unit_test(rows_notified_together_are_followed_together),
+        cmocka_unit_test(node_queries_after_missed_notification),
+        cmocka_unit_test(oversized_rows_are_queried),
+        cmocka_unit_test(uncommitted_rows_are_not_notified),
+        cmocka_unit_test(overtaken_batch_is_not_notified),
     };
     return cmocka_run_group_tests_name("rows told with NOTIFY", tests, NULL, NULL);
 }

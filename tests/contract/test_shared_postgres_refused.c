@@ -45,7 +45,7 @@ static const char *tcp(const char *user, const char *database)
     return out;
 }
 
-static void a_url_that_is_none(void **state)
+static void connect_rejects_invalid_url(void **state)
 {
     (void)state;
     static const char *const bad[] = {
@@ -65,7 +65,7 @@ static void a_url_that_is_none(void **state)
     assert_false(postgres_store_is_url(STR("/var/lib/x.db")));
 }
 
-static void a_name_that_no_cluster_has(void **state)
+static void connect_rejects_unknown_cluster_name(void **state)
 {
     (void)state;
     new_schema();
@@ -78,7 +78,7 @@ static void a_name_that_no_cluster_has(void **state)
     check_refused(url, "tidings", TIDINGS_E_INVALID, "it holds the cluster 'it's', not 'tidings'");
 }
 
-static void nobody_there(void **state)
+static void connect_fails_if_no_server_listens(void **state)
 {
     (void)state;
     check_refused("postgres://u:hunter2@127.0.0.1:1/d", "tidings", TIDINGS_E_BUSY,
@@ -87,7 +87,7 @@ static void nobody_there(void **state)
                   "is it running");
 }
 
-static void wrong_credentials(void **state)
+static void connect_rejects_wrong_credentials(void **state)
 {
     (void)state;
     check_refused(tcp("guarded:hunter2", "tidings"), "tidings", TIDINGS_E_DENIED,
@@ -99,7 +99,7 @@ static void wrong_credentials(void **state)
                   "database \"nowhere\" does not exist: make the database first");
 }
 
-static void the_address_is_told_without_the_password(void **state)
+static void error_shows_address_without_password(void **state)
 {
     (void)state;
     char says[64];
@@ -108,7 +108,7 @@ static void the_address_is_told_without_the_password(void **state)
     check_refused(tcp("guarded:hunter2", "tidings"), "tidings", TIDINGS_E_DENIED, says);
 }
 
-static void no_rights_to_make_tables_or_to_use_them(void **state)
+static void connect_fails_without_table_privileges(void **state)
 {
     (void)state;
     check_refused(tcp("reader", "tidings"), "tidings", TIDINGS_E_DENIED,
@@ -123,7 +123,7 @@ static void no_rights_to_make_tables_or_to_use_them(void **state)
     check_refused(at, "tidings", TIDINGS_E_DENIED, "permission denied for table tidings_cluster");
 }
 
-static void no_schema_at_all(void **state)
+static void connect_fails_without_schema(void **state)
 {
     (void)state;
     char at[POSTGRES_URL];
@@ -131,7 +131,7 @@ static void no_schema_at_all(void **state)
     check_refused(at, "tidings", TIDINGS_E_NOTFOUND, "make the schema first");
 }
 
-static void tables_that_are_not_ours(void **state)
+static void connect_rejects_foreign_tables(void **state)
 {
     (void)state;
     new_schema();
@@ -155,7 +155,7 @@ static void tables_that_are_not_ours(void **state)
     check_refused(url, "tidings", TIDINGS_E_INVALID, "'tidings_state' is empty");
 }
 
-static void a_layout_of_another_time(void **state)
+static void connect_rejects_incompatible_layout(void **state)
 {
     (void)state;
     new_schema();
@@ -170,7 +170,7 @@ static void a_layout_of_another_time(void **state)
 }
 
 /* Of several hosts the first that can be written to is taken. */
-static void hosts_are_tried_in_turn(void **state)
+static void connect_tries_hosts_in_turn(void **state)
 {
     (void)state;
     char at[POSTGRES_URL];
@@ -185,7 +185,7 @@ static void hosts_are_tried_in_turn(void **state)
                   "it is a standby; name the primary, or all hosts");
 }
 
-static void a_database_of_another_encoding(void **state)
+static void connect_rejects_other_encoding(void **state)
 {
     (void)state;
     postgres_server_exec(server, "",
@@ -198,17 +198,17 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_url_that_is_none),
-        cmocka_unit_test(a_name_that_no_cluster_has),
-        cmocka_unit_test(nobody_there),
-        cmocka_unit_test(wrong_credentials),
-        cmocka_unit_test(the_address_is_told_without_the_password),
-        cmocka_unit_test(no_rights_to_make_tables_or_to_use_them),
-        cmocka_unit_test(no_schema_at_all),
-        cmocka_unit_test(tables_that_are_not_ours),
-        cmocka_unit_test(a_layout_of_another_time),
-        cmocka_unit_test(hosts_are_tried_in_turn),
-        cmocka_unit_test(a_database_of_another_encoding),
+        cmocka_unit_test(connect_rejects_invalid_url),
+        cmocka_unit_test(connect_rejects_unknown_cluster_name),
+        cmocka_unit_test(connect_fails_if_no_server_listens),
+        cmocka_unit_test(connect_rejects_wrong_credentials),
+        cmocka_unit_test(error_shows_address_without_password),
+        cmocka_unit_test(connect_fails_without_table_privileges),
+        cmocka_unit_test(connect_fails_without_schema),
+        cmocka_unit_test(connect_rejects_foreign_tables),
+        cmocka_unit_test(connect_rejects_incompatible_layout),
+        cmocka_unit_test(connect_tries_hosts_in_turn),
+        cmocka_unit_test(connect_rejects_other_encoding),
     };
     return cmocka_run_group_tests_name("databases that are refused", tests, NULL, NULL);
 }

@@ -118,7 +118,7 @@ static void write_silently(struct forging *f, const char *id)
     store_put_alone(f->a, id, 1, "1");
 }
 
-static void nobody_but_a_node_is_believed(void **state)
+static void notifications_are_accepted_only_from_nodes(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -202,7 +202,7 @@ static void nobody_but_a_node_is_believed(void **state)
 }
 
 /* Two schemas of one database, one copied from the other with everything, so also the secret. */
-static void a_copy_beside_it_hears_nothing_of_it(void **state)
+static void copied_schema_receives_no_notifications(void **state)
 {
     (void)state;
     char copy[POSTGRES_URL], sql[512], of[32];
@@ -229,7 +229,7 @@ static void a_copy_beside_it_hears_nothing_of_it(void **state)
 }
 
 /* After the database was started again both ends know it as another place. */
-static void after_a_restart_rows_are_told_again(void **state)
+static void rows_are_notified_again_after_database_restart(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -264,9 +264,9 @@ static int run(struct postgres_server *p)
     server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(notify_payload_is_unreadable_without_key),
-        cmocka_unit_test(nobody_but_a_node_is_believed),
-        cmocka_unit_test(a_copy_beside_it_hears_nothing_of_it),
-        cmocka_unit_test(after_a_restart_rows_are_told_again),
+        cmocka_unit_test(notifications_are_accepted_only_from_nodes),
+        cmocka_unit_test(copied_schema_receives_no_notifications),
+        cmocka_unit_test(rows_are_notified_again_after_database_restart),
     };
     return cmocka_run_group_tests_name("strangers at the database", tests, NULL, NULL);
 }

@@ -85,7 +85,7 @@ static const char *found(struct task_node *n, const char *id)
     return text;
 }
 
-static void a_task_of_one_node_is_found_at_another(void **state)
+static void task_of_one_node_is_found_on_another(void **state)
 {
     (void)state;
     fresh();
@@ -133,7 +133,7 @@ static const char *end_stale(struct task_node *n)
     return ended.text;
 }
 
-static void those_of_a_node_that_is_gone_have_failed(void **state)
+static void tasks_fail_if_their_node_dies(void **state)
 {
     (void)state;
     fresh();
@@ -162,7 +162,7 @@ static void those_of_a_node_that_is_gone_have_failed(void **state)
     node_close(&b);
 }
 
-static void a_node_that_ends_leaves_none_that_run(void **state)
+static void stopped_node_leaves_no_running_tasks(void **state)
 {
     (void)state;
     fresh();
@@ -174,7 +174,7 @@ static void a_node_that_ends_leaves_none_that_run(void **state)
     node_close(&b);
 }
 
-static void whose_time_has_passed_is_gone_and_that_is_told_once(void **state)
+static void expired_task_is_removed_and_reported_once(void **state)
 {
     (void)state;
     fresh();
@@ -191,7 +191,7 @@ static void whose_time_has_passed_is_gone_and_that_is_told_once(void **state)
 }
 
 /* The clock of the node that cancels it is hours ahead. */
-static void who_has_another_clock_does_not_make_a_task_go(void **state)
+static void skewed_clock_does_not_expire_tasks(void **state)
 {
     (void)state;
     fresh();
@@ -245,7 +245,7 @@ static void fail_if_called(void *user, const struct stored_task *task)
     fail_msg("a row of %zu bytes", task->id.len);
 }
 
-static void rows_of_strangers_that_are_too_large_are_none(void **state)
+static void oversized_untrusted_rows_are_ignored(void **state)
 {
     (void)state;
     static const char *const forged[] = {
@@ -272,7 +272,7 @@ static void rows_of_strangers_that_are_too_large_are_none(void **state)
     node_close(&a);
 }
 
-static void what_cannot_be_kept_is_refused(void **state)
+static void unstorable_task_is_rejected(void **state)
 {
     (void)state;
     fresh();
@@ -295,14 +295,14 @@ static void what_cannot_be_kept_is_refused(void **state)
 static int run(struct postgres_server *p)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_task_of_one_node_is_found_at_another),
-        cmocka_unit_test(those_of_a_node_that_is_gone_have_failed),
-        cmocka_unit_test(a_node_that_ends_leaves_none_that_run),
-        cmocka_unit_test(whose_time_has_passed_is_gone_and_that_is_told_once),
-        cmocka_unit_test(who_has_another_clock_does_not_make_a_task_go),
+        cmocka_unit_test(task_of_one_node_is_found_on_another),
+        cmocka_unit_test(tasks_fail_if_their_node_dies),
+        cmocka_unit_test(stopped_node_leaves_no_running_tasks),
+        cmocka_unit_test(expired_task_is_removed_and_reported_once),
+        cmocka_unit_test(skewed_clock_does_not_expire_tasks),
         cmocka_unit_test(task_limit_covers_all_nodes),
-        cmocka_unit_test(rows_of_strangers_that_are_too_large_are_none),
-        cmocka_unit_test(what_cannot_be_kept_is_refused),
+        cmocka_unit_test(oversized_untrusted_rows_are_ignored),
+        cmocka_unit_test(unstorable_task_is_rejected),
     };
     server = p;
     return cmocka_run_group_tests(tests, NULL, NULL);

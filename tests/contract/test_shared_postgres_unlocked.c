@@ -68,7 +68,7 @@ static long long number(const char *sql)
 
 /* ---- alone ----------------------------------------------------------------------------------- */
 
-static void a_batch_without_the_lock_is_kept_like_others(void **state)
+static void batch_without_lock_is_stored_normally(void **state)
 {
     (void)state;
     new_schema();
@@ -102,7 +102,7 @@ static void a_batch_without_the_lock_is_kept_like_others(void **state)
     store_close(b);
 }
 
-static void what_is_rolled_back_was_never_there(void **state)
+static void rolled_back_batch_leaves_nothing(void **state)
 {
     (void)state;
     new_schema();
@@ -123,7 +123,7 @@ static void what_is_rolled_back_was_never_there(void **state)
 
 /* ---- overtaken ------------------------------------------------------------------------------- */
 
-static void who_is_overtaken_runs_again_after_the_other(void **state)
+static void overtaken_batch_reruns_after_the_winner(void **state)
 {
     (void)state;
     new_schema();
@@ -148,7 +148,7 @@ static void who_is_overtaken_runs_again_after_the_other(void **state)
 }
 
 /* What was refused, or left as it was, counts only if nobody wrote. */
-static void a_batch_that_writes_nothing_is_overtaken_too(void **state)
+static void readonly_batch_can_be_overtaken(void **state)
 {
     (void)state;
     new_schema();
@@ -190,7 +190,7 @@ static int compare_and_set(struct entities *e, struct arena *arena, int64_t base
     return rc;
 }
 
-static void a_compare_and_set_is_decided_by_what_is_there_at_the_commit(void **state)
+static void compare_and_set_uses_value_at_commit(void **state)
 {
     (void)state;
     new_schema();
@@ -233,7 +233,7 @@ static void store_put_type(struct store *store, const char *version)
     assert_int_equal(store->ops->put_type(store, &type, NULL), 0);
 }
 
-static void what_cannot_wait_takes_the_lock(void **state)
+static void urgent_batch_takes_the_lock(void **state)
 {
     (void)state;
     new_schema();
@@ -263,7 +263,7 @@ static void what_cannot_wait_takes_the_lock(void **state)
     store_close(b);
 }
 
-static void what_takes_the_lock_too_late_runs_again(void **state)
+static void batch_reruns_if_it_locks_too_late(void **state)
 {
     (void)state;
     new_schema();
@@ -285,7 +285,7 @@ static void what_takes_the_lock_too_late_runs_again(void **state)
 }
 
 /* Counters that rise without a position (keys) are read with the lock. */
-static void keys_of_others_are_counted(void **state)
+static void keys_of_other_nodes_are_counted(void **state)
 {
     (void)state;
     new_schema();
@@ -330,7 +330,7 @@ static unsigned count_locked(struct store *a)
     return count;
 }
 
-static void who_is_overtaken_again_and_again_tries_less(void **state)
+static void repeatedly_overtaken_node_tries_less_often(void **state)
 {
     (void)state;
     new_schema();
@@ -378,7 +378,7 @@ static int begin_soon(struct store *store)
     return store->ops->begin(store, &err);
 }
 
-static void of_a_commit_without_an_answer_it_is_found_out_that_it_was_lost(void **state)
+static void unanswered_commit_is_detected_as_lost(void **state)
 {
     (void)state;
     new_schema();
@@ -400,7 +400,7 @@ static void of_a_commit_without_an_answer_it_is_found_out_that_it_was_lost(void 
     postgres_proxy_stop(p);
 }
 
-static void of_a_commit_without_an_answer_it_is_not_known_that_it_was_kept(void **state)
+static void unanswered_commit_is_unknown_if_kept(void **state)
 {
     (void)state;
     new_schema();
@@ -424,7 +424,7 @@ static void of_a_commit_without_an_answer_it_is_not_known_that_it_was_kept(void 
 }
 
 /* The statement arrives when the batch was run again: it comes too late. */
-static void a_commit_that_comes_after_its_batch_was_run_again_changes_nothing(void **state)
+static void late_commit_changes_nothing_after_rerun(void **state)
 {
     (void)state;
     for (int writes = 0; writes < 2; writes++) {
@@ -458,7 +458,7 @@ static void a_commit_that_comes_after_its_batch_was_run_again_changes_nothing(vo
 }
 
 /* Lost while nobody used it: nobody payloads. */
-static void a_connection_that_was_lost_between_batches_is_made_again(void **state)
+static void connection_lost_between_batches_is_reopened(void **state)
 {
     (void)state;
     new_schema();
@@ -499,19 +499,19 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_batch_without_the_lock_is_kept_like_others),
-        cmocka_unit_test(what_is_rolled_back_was_never_there),
-        cmocka_unit_test(who_is_overtaken_runs_again_after_the_other),
-        cmocka_unit_test(a_batch_that_writes_nothing_is_overtaken_too),
-        cmocka_unit_test(a_compare_and_set_is_decided_by_what_is_there_at_the_commit),
-        cmocka_unit_test(what_cannot_wait_takes_the_lock),
-        cmocka_unit_test(what_takes_the_lock_too_late_runs_again),
-        cmocka_unit_test(keys_of_others_are_counted),
-        cmocka_unit_test(who_is_overtaken_again_and_again_tries_less),
-        cmocka_unit_test(of_a_commit_without_an_answer_it_is_found_out_that_it_was_lost),
-        cmocka_unit_test(of_a_commit_without_an_answer_it_is_not_known_that_it_was_kept),
-        cmocka_unit_test(a_commit_that_comes_after_its_batch_was_run_again_changes_nothing),
-        cmocka_unit_test(a_connection_that_was_lost_between_batches_is_made_again),
+        cmocka_unit_test(batch_without_lock_is_stored_normally),
+        cmocka_unit_test(rolled_back_batch_leaves_nothing),
+        cmocka_unit_test(overtaken_batch_reruns_after_the_winner),
+        cmocka_unit_test(readonly_batch_can_be_overtaken),
+        cmocka_unit_test(compare_and_set_uses_value_at_commit),
+        cmocka_unit_test(urgent_batch_takes_the_lock),
+        cmocka_unit_test(batch_reruns_if_it_locks_too_late),
+        cmocka_unit_test(keys_of_other_nodes_are_counted),
+        cmocka_unit_test(repeatedly_overtaken_node_tries_less_often),
+        cmocka_unit_test(unanswered_commit_is_detected_as_lost),
+        cmocka_unit_test(unanswered_commit_is_unknown_if_kept),
+        cmocka_unit_test(late_commit_changes_nothing_after_rerun),
+        cmocka_unit_test(connection_lost_between_batches_is_reopened),
     };
     return cmocka_run_group_tests_name("without the lock", tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void check_opens(void)
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void a_new_store_is_marked(void **state)
+static void new_store_is_marked(void **state)
 {
     (void)state;
     make_store();
@@ -131,7 +131,7 @@ static void a_new_store_is_marked(void **state)
 }
 
 /* What a dump as SQL keeps: everything but the two numbers. */
-static void a_restored_dump_is_a_store(void **state)
+static void restored_dump_is_accepted(void **state)
 {
     (void)state;
     make_store();
@@ -140,7 +140,7 @@ static void a_restored_dump_is_a_store(void **state)
     check_opens();
 }
 
-static void a_store_from_before_marks_is_marked(void **state)
+static void unmarked_old_store_is_marked(void **state)
 {
     (void)state;
     make_store();
@@ -148,7 +148,7 @@ static void a_store_from_before_marks_is_marked(void **state)
     check_opens();
 }
 
-static void databases_of_other_programs_are_refused_untouched(void **state)
+static void databases_of_other_programs_are_rejected_unchanged(void **state)
 {
     (void)state;
     static const struct {
@@ -174,7 +174,7 @@ static void databases_of_other_programs_are_refused_untouched(void **state)
 }
 
 /* A program with one more step upgrades the file. This program then rejects it. */
-static void a_step_upgrades_the_file_and_older_programs_reject_it(void **state)
+static void upgrade_step_makes_older_programs_reject_file(void **state)
 {
     (void)state;
     const char *const steps[] = {sqlite_store_layout.steps[0],
@@ -202,7 +202,7 @@ static void a_step_upgrades_the_file_and_older_programs_reject_it(void **state)
 }
 
 /* A step that fails leaves the file as it was. */
-static void a_failed_step_leaves_the_file_unchanged(void **state)
+static void failed_upgrade_step_leaves_file_unchanged(void **state)
 {
     (void)state;
     const char *const steps[] = {sqlite_store_layout.steps[0],
@@ -221,7 +221,7 @@ static void a_failed_step_leaves_the_file_unchanged(void **state)
 }
 
 /* Without our mark, somebody else's trigger or column makes it somebody else's. */
-static void what_looks_like_a_store_and_is_none_is_refused(void **state)
+static void lookalike_database_is_rejected(void **state)
 {
     (void)state;
     static const char *const changes[] = {
@@ -265,13 +265,13 @@ int main(void)
     }
     sqlite_close(db);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_new_store_is_marked),
-        cmocka_unit_test(a_restored_dump_is_a_store),
-        cmocka_unit_test(a_store_from_before_marks_is_marked),
-        cmocka_unit_test(databases_of_other_programs_are_refused_untouched),
-        cmocka_unit_test(a_step_upgrades_the_file_and_older_programs_reject_it),
-        cmocka_unit_test(a_failed_step_leaves_the_file_unchanged),
-        cmocka_unit_test(what_looks_like_a_store_and_is_none_is_refused),
+        cmocka_unit_test(new_store_is_marked),
+        cmocka_unit_test(restored_dump_is_accepted),
+        cmocka_unit_test(unmarked_old_store_is_marked),
+        cmocka_unit_test(databases_of_other_programs_are_rejected_unchanged),
+        cmocka_unit_test(upgrade_step_makes_older_programs_reject_file),
+        cmocka_unit_test(failed_upgrade_step_leaves_file_unchanged),
+        cmocka_unit_test(lookalike_database_is_rejected),
     };
     return cmocka_run_group_tests(tests, start, end);
 }

@@ -108,7 +108,7 @@ static off_t size_of(const char *name)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-static void what_is_there_is_counted(void **state)
+static void check_counts_contents(void **state)
 {
     (void)state;
     struct tidings_store_figures f;
@@ -122,7 +122,7 @@ static void what_is_there_is_counted(void **state)
     assert_int_equal(f.position, 2);
 }
 
-static void what_is_wrong_is_said(void **state)
+static void check_reports_damage(void **state)
 {
     (void)state;
     static const struct {
@@ -149,7 +149,7 @@ static void what_is_wrong_is_said(void **state)
     }
 }
 
-static void nothing_is_made_where_no_store_is(void **state)
+static void maintenance_creates_no_file_if_store_is_missing(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -172,7 +172,7 @@ static void nothing_is_made_where_no_store_is(void **state)
 
 /* ---- compacting ------------------------------------------------------------------------------ */
 
-static void what_was_removed_leaves_no_room(void **state)
+static void compaction_frees_removed_space(void **state)
 {
     (void)state;
     uint64_t before, after;
@@ -200,7 +200,7 @@ static void check_copy(void)
     assert_int_equal(f.published, 1);
 }
 
-static void a_store_that_nobody_uses_is_backed_up(void **state)
+static void unused_store_is_backed_up(void **state)
 {
     (void)state;
     uint64_t bytes = 0;
@@ -227,7 +227,7 @@ static void a_store_that_nobody_uses_is_backed_up(void **state)
 }
 
 /* Its locks would be gone with the first descriptor that is closed. */
-static void the_owner_itself_cannot_back_it_up(void **state)
+static void backup_is_rejected_in_owner_process(void **state)
 {
     (void)state;
     struct tidings_error err = {0};
@@ -293,7 +293,7 @@ static void write_much(struct store *store)
     }
 }
 
-static void while_a_backup_reads_the_database_stays_as_it_is(void **state)
+static void database_is_unchanged_during_backup(void **state)
 {
     (void)state;
     make_store();
@@ -311,7 +311,7 @@ static void while_a_backup_reads_the_database_stays_as_it_is(void **state)
     assert_int_equal(tidings_store_check(path, NULL, NULL), 0);
 }
 
-static void an_owner_that_ends_meanwhile_leaves_its_log(void **state)
+static void owner_keeps_its_log_if_it_ends_during_backup(void **state)
 {
     (void)state;
     make_store();
@@ -340,14 +340,14 @@ int main(void)
     (void)snprintf(copy, sizeof copy, "%s/copy.db", directory);
     (void)snprintf(part, sizeof part, "%s.part", copy);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_there_is_counted),
-        cmocka_unit_test(what_is_wrong_is_said),
-        cmocka_unit_test(nothing_is_made_where_no_store_is),
-        cmocka_unit_test(what_was_removed_leaves_no_room),
-        cmocka_unit_test(a_store_that_nobody_uses_is_backed_up),
-        cmocka_unit_test(the_owner_itself_cannot_back_it_up),
-        cmocka_unit_test(while_a_backup_reads_the_database_stays_as_it_is),
-        cmocka_unit_test(an_owner_that_ends_meanwhile_leaves_its_log),
+        cmocka_unit_test(check_counts_contents),
+        cmocka_unit_test(check_reports_damage),
+        cmocka_unit_test(maintenance_creates_no_file_if_store_is_missing),
+        cmocka_unit_test(compaction_frees_removed_space),
+        cmocka_unit_test(unused_store_is_backed_up),
+        cmocka_unit_test(backup_is_rejected_in_owner_process),
+        cmocka_unit_test(database_is_unchanged_during_backup),
+        cmocka_unit_test(owner_keeps_its_log_if_it_ends_during_backup),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_files();

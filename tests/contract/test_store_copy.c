@@ -206,7 +206,7 @@ static bool has_database(unsigned directions)
     return directions == 0 || server != NULL;
 }
 
-static void a_copy_reads_as_the_original(void **state)
+static void copy_equals_the_original(void **state)
 {
     (void)state;
     for (unsigned d = 0; d < 4; d++) {
@@ -262,7 +262,7 @@ static struct store *open_target(const char *name)
     return store;
 }
 
-static void interrupted_anywhere_it_goes_on(void **state)
+static void copy_resumes_after_interruption_anywhere(void **state)
 {
     (void)state;
     for (unsigned d = 0; d < 4; d += 2) {
@@ -307,7 +307,7 @@ static bool stop_at_once(void *user, const struct tidings_store_figures *done)
     return false;
 }
 
-static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
+static void copy_stops_on_request_and_compares_names(void **state)
 {
     (void)state;
     char from[POSTGRES_URL], other[POSTGRES_URL], to[POSTGRES_URL];
@@ -332,7 +332,7 @@ static void it_is_stopped_when_asked_to_and_names_are_compared(void **state)
     assert_int_equal(access(other, F_OK), -1);
 }
 
-static void no_password_is_written_into_the_copy(void **state)
+static void copy_contains_no_password(void **state)
 {
     (void)state;
     char from[POSTGRES_URL], with[POSTGRES_URL + 32], to[POSTGRES_URL], other[POSTGRES_URL];
@@ -355,7 +355,7 @@ static void no_password_is_written_into_the_copy(void **state)
     assert_int_equal(copy_store(with, to, &f, &err), 0);
 }
 
-static void a_store_in_use_is_not_copied(void **state)
+static void copy_rejects_store_in_use(void **state)
 {
     (void)state;
     char from[POSTGRES_URL], to[POSTGRES_URL];
@@ -376,7 +376,7 @@ static void a_store_in_use_is_not_copied(void **state)
     }
 }
 
-static void damaged_bytes_are_not_carried_on(void **state)
+static void copy_rejects_damaged_bytes(void **state)
 {
     (void)state;
     char from[POSTGRES_URL], to[POSTGRES_URL];
@@ -397,12 +397,12 @@ static void damaged_bytes_are_not_carried_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_copy_reads_as_the_original),
-        cmocka_unit_test(interrupted_anywhere_it_goes_on),
-        cmocka_unit_test(it_is_stopped_when_asked_to_and_names_are_compared),
-        cmocka_unit_test(no_password_is_written_into_the_copy),
-        cmocka_unit_test(a_store_in_use_is_not_copied),
-        cmocka_unit_test(damaged_bytes_are_not_carried_on),
+        cmocka_unit_test(copy_equals_the_original),
+        cmocka_unit_test(copy_resumes_after_interruption_anywhere),
+        cmocka_unit_test(copy_stops_on_request_and_compares_names),
+        cmocka_unit_test(copy_contains_no_password),
+        cmocka_unit_test(copy_rejects_store_in_use),
+        cmocka_unit_test(copy_rejects_damaged_bytes),
     };
     if (!mkdtemp(directory)) {
         return 1;

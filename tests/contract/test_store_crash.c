@@ -178,7 +178,7 @@ static int open_as_server(struct store **r, struct tidings_error *err)
     return rc;
 }
 
-static void nothing_acknowledged_is_lost_when_the_power_is_cut(void **state)
+static void acknowledged_writes_survive_power_loss(void **state)
 {
     (void)state;
     unsigned rounds = getenv("TIDINGS_LONG") ? 3000 : 200;
@@ -226,7 +226,7 @@ static void write_until_killed(int64_t from, int out)
     _exit(1);
 }
 
-static void nothing_acknowledged_is_lost_when_the_program_is_killed(void **state)
+static void acknowledged_writes_survive_kill(void **state)
 {
     (void)state;
     unsigned rounds = getenv("TIDINGS_LONG") ? 300 : 25;
@@ -267,8 +267,8 @@ int main(void)
     }
     (void)snprintf(path, sizeof path, "%s/rows.db", directory);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_acknowledged_is_lost_when_the_program_is_killed),
-        cmocka_unit_test(nothing_acknowledged_is_lost_when_the_power_is_cut),
+        cmocka_unit_test(acknowledged_writes_survive_kill),
+        cmocka_unit_test(acknowledged_writes_survive_power_loss),
     };
     int failures = cmocka_run_group_tests(tests, NULL, NULL);
     remove_files();

@@ -44,7 +44,7 @@ static int write_batch(struct store *r)
     return rc;
 }
 
-static void a_failed_allocation_takes_the_batch_back(void **state)
+static void failed_allocation_rolls_back_batch(void **state)
 {
     (void)state;
     struct buf before, after;
@@ -76,7 +76,7 @@ static void a_failed_allocation_takes_the_batch_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_allocation_takes_the_batch_back),
+        cmocka_unit_test(failed_allocation_rolls_back_batch),
     };
     return store_suite("memory", make) + cmocka_run_group_tests(tests, NULL, NULL);
 }

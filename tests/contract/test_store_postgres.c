@@ -36,7 +36,7 @@ static struct store *make(void)
     return open_again();
 }
 
-static void random_batches_leave_what_they_leave_in_memory(void **state)
+static void random_batches_match_memory_store(void **state)
 {
     (void)state;
     for (uint64_t round = 1; round <= 4; round++) {
@@ -68,7 +68,7 @@ static int run(struct postgres_server *p)
 {
     server = p;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
+        cmocka_unit_test(random_batches_match_memory_store),
     };
     int failed = store_suite("the store in PostgreSQL", make);
     failed += cmocka_run_group_tests_name("PostgreSQL", tests, NULL, NULL);

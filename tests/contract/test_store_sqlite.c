@@ -51,7 +51,7 @@ static struct store *make(void)
     return open_file();
 }
 
-static void random_batches_leave_what_they_leave_in_memory(void **state)
+static void random_batches_match_memory_store(void **state)
 {
     (void)state;
     for (uint64_t round = 1; round <= 20; round++) {
@@ -96,7 +96,7 @@ static int put_large(struct store *r, int64_t from, struct tidings_error *err)
     return r->ops->commit(r, err);
 }
 
-static void a_full_disk_is_said_reads_go_on_and_space_helps(void **state)
+static void full_disk_rejects_writes_until_space_is_free(void **state)
 {
     (void)state;
     struct store *r = make();
@@ -136,7 +136,7 @@ static void limit_memory(int64_t bytes)
     (void)dlclose(sqlite);
 }
 
-static void a_rollback_works_without_memory(void **state)
+static void rollback_works_without_memory(void **state)
 {
     (void)state;
     struct store *r = make();
@@ -170,7 +170,7 @@ static bool count_row(void *user, const struct entity_version *version)
     return true;
 }
 
-static void listing_writes_nothing_and_finds_what_is_not_applied_yet(void **state)
+static void listing_writes_nothing_and_finds_unapplied_changes(void **state)
 {
     (void)state;
     const struct entity_scope scopes[] = {
@@ -221,7 +221,7 @@ static bool stop_at_once(void *user, const struct entity_version *version)
     return false;
 }
 
-static void bytes_that_changed_on_the_disk_are_noticed(void **state)
+static void disk_corruption_is_detected(void **state)
 {
     (void)state;
     static const char *const damages[] = {
@@ -261,7 +261,7 @@ static void bytes_that_changed_on_the_disk_are_noticed(void **state)
     }
 }
 
-static void a_second_owner_is_refused(void **state)
+static void second_owner_is_rejected(void **state)
 {
     (void)state;
     struct store *r = make(), *second = NULL;
@@ -271,7 +271,7 @@ static void a_second_owner_is_refused(void **state)
     r->ops->destroy(r);
 }
 
-static void a_newer_layout_is_refused(void **state)
+static void newer_layout_is_rejected(void **state)
 {
     (void)state;
     struct store *r = make();
@@ -285,7 +285,7 @@ static void a_newer_layout_is_refused(void **state)
     assert_non_null(strstr(err.text, "layout 99"));
 }
 
-static void what_is_no_database_is_refused_with_its_name(void **state)
+static void non_database_file_is_rejected_with_its_name(void **state)
 {
     (void)state;
     remove_file();
@@ -314,7 +314,7 @@ static void check_advice(const char *where, int code, const char *advice)
     assert_int_equal(rc, code);
 }
 
-static void where_no_file_can_be_it_is_said_what_to_do(void **state)
+static void uncreatable_file_error_explains_remedy(void **state)
 {
     (void)state;
     char inside[80], beside[80];
@@ -347,15 +347,15 @@ int main(void)
     }
     (void)snprintf(path, sizeof path, "%s/rows.db", directory);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_batches_leave_what_they_leave_in_memory),
-        cmocka_unit_test(a_full_disk_is_said_reads_go_on_and_space_helps),
-        cmocka_unit_test(a_rollback_works_without_memory),
-        cmocka_unit_test(listing_writes_nothing_and_finds_what_is_not_applied_yet),
-        cmocka_unit_test(bytes_that_changed_on_the_disk_are_noticed),
-        cmocka_unit_test(a_second_owner_is_refused),
-        cmocka_unit_test(a_newer_layout_is_refused),
-        cmocka_unit_test(what_is_no_database_is_refused_with_its_name),
-        cmocka_unit_test(where_no_file_can_be_it_is_said_what_to_do),
+        cmocka_unit_test(random_batches_match_memory_store),
+        cmocka_unit_test(full_disk_rejects_writes_until_space_is_free),
+        cmocka_unit_test(rollback_works_without_memory),
+        cmocka_unit_test(listing_writes_nothing_and_finds_unapplied_changes),
+        cmocka_unit_test(disk_corruption_is_detected),
+        cmocka_unit_test(second_owner_is_rejected),
+        cmocka_unit_test(newer_layout_is_rejected),
+        cmocka_unit_test(non_database_file_is_rejected_with_its_name),
+        cmocka_unit_test(uncreatable_file_error_explains_remedy),
     };
     int failures = store_suite("sqlite", make);
     failures += cmocka_run_group_tests(tests, NULL, NULL);
