@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Access rules as the configuration and their file have them. What they do is tested in worker.
+ * Loading of access rules from the configuration and their file. Their effect is tested in worker.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static void rules_load_from_configuration_and_file(void **state)
     struct access_rules *rules = NULL;
     assert_int_equal(config_init(&c, NULL), 0);
     assert_int_equal(access_load(&c, &rules, &err), 0);
-    assert_null(rules); /* nothing was said: everybody may do everything */
+    assert_null(rules); /* without rules every client may do everything */
     const char *text =
         "{\"access\": [{\"principal\": \"ada\", \"uri\": \"FILE:///srv/docs/**\","
         " \"allow\": [\"list\", \"read\"]},"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program's functions around calls of tools: when they are called, with what, and what a
- * refusal does.
+ * The program's hooks around tool calls: when the server runs them, their arguments, and the effect
+ * of a rejection.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,8 +28,8 @@
 
 #define REPORTS 16u
 
-/* What was seen; filled on a worker's thread. `end` is called before the answer is sent, so that
- * the test sees it once it has that. */
+/* The recorded calls, filled on a worker's thread. The server calls `end` before it sends the
+ * answer, so the test sees the record once it has the answer. */
 struct seen {
     pthread_mutex_t lock;
     pthread_cond_t more;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever allocation fails while a client asks what changed, it gets an answer (perhaps that
- * memory is gone), nothing it should hear of is lost, and nothing leaks.
+ * If an allocation fails during a changes call, the client still gets an answer (possibly an
+ * out-of-memory error), no change is lost, and nothing leaks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static const char *ask(const char *tool, const char *arguments)
     return text;
 }
 
-/* What was told before the failure may be told again, and must be told once it is over. */
+/* Changes reported before the failure may be reported again, and must be reported after it. */
 static void tells_the_rest(const char *cursor, const char *told)
 {
     const char *rest =
@@ -119,7 +119,7 @@ static void wait_call_survives_any_failed_allocation(void **state)
         reached = fail_alloc_stop();
         const char *text = client_count_kind(c, SAID_ANSWER) > 0 ? client_answer(c)->text : "";
         const char *next = text && *text ? json_at(text, FOUND_CURSOR) : NULL;
-        if (is_announced && next && !strstr(text, "mem:///a")) { /* then the next call tells it */
+        if (is_announced && next && !strstr(text, "mem:///a")) { /* then the next call reports it */
             const char *rest =
                 ask("since", text_of("\"cursor\":\"%s\",\"uris\":[\"mem:///a\"]", next));
             assert_true(strstr(rest, "mem:///a") != NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools for hosts that cannot subscribe, in a whole server: when they are offered, and calls on
- * workers' threads while the program announces on its own. Once with one worker and once with two.
+ * The change tools for hosts that cannot subscribe, in a complete server: when the server offers
+ * them, and calls on worker threads while the program announces. Runs with one worker and with two.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,7 +99,7 @@ static void duplicate_tool_name_fails_the_start(void **state)
     assert_int_equal(tidings_server_run(served(), &err), TIDINGS_E_EXISTS);
     assert_non_null(strstr(err.text, "change-tools: "));
     assert_int_equal(tidings_server_remove_tool(served(), about.name, &err), 0);
-    served_run(); /* and nothing was left behind */
+    served_run(); /* and no state remains */
     assert_non_null(strstr(served_modern("tools/list", ""), "wait_for_change"));
 }
 

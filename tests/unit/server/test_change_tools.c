@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools for hosts that cannot subscribe, on one loop: what they tell.
+ * The change tools for hosts that cannot subscribe, on one loop: the contents of their results.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 #include "support/harness_subs.h"
 #include "support/harness_tool.h"
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static void call_without_cursor_returns_a_first_cursor(void **state)
 {
@@ -51,7 +51,7 @@ static void resource_is_listed_once_with_latest_change(void **state)
     assert_change(text, 0, "mem:///row/1", "created");
     assert_change(text, 1, "mem:///b", "deleted");
     assert_change(text, 2, "mem:///a", "updated");
-    assert_no_json(text, FOUND "changes|0|metadata"); /* nothing that the row does not say */
+    assert_no_json(text, FOUND "changes|0|metadata"); /* no member beyond those of the row */
     assert_non_null(json_at(text, FOUND "changes|0|at"));
     assert_count(ask_changes("since", with_cursor("")), 0);
 }
@@ -88,7 +88,7 @@ static void changes_are_limited_to_covered_uris(void **state)
     harness_update(&harness_changes, "mem:///b");
     harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("since", with_cursor(uris));
-    assert_count(text, 2); /* the first matches two, and is told once */
+    assert_count(text, 2); /* the first matches two URIs and is listed once */
     assert_change(text, 0, "mem:///row/1", "updated");
     assert_change(text, 1, "mem:///b", "updated");
 }
@@ -99,7 +99,7 @@ static void next_page_resumes_after_any_page_end(void **state)
     ask_changes("since", "");
     for (int i = 0; i < 7; i++) {
         harness_update(&harness_changes, text_of("mem:///row/%d", i));
-        harness_update(&harness_changes, "mem:///a"); /* not asked for, between any two */
+        harness_update(&harness_changes, "mem:///a"); /* between any two, not requested */
     }
     harness_run_until_idle(&harness_changes);
     for (int i = 0; i < 7; i += 3) {

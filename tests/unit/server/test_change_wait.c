@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Calls that wait for a change: that nothing falls between two of them, and how they end.
+ * Calls that wait for a change: no change is lost between two calls, and every way a wait ends.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 #include "support/harness_subs.h"
 #include "support/harness_tool.h"
 
-/* ---- what exists ----------------------------------------------------------------------------- */
+/* ---- existing resources ---------------------------------------------------------------------- */
 
 static void first_wait_reports_existing_resources(void **state)
 {
@@ -34,7 +34,7 @@ static void first_wait_reports_existing_resources(void **state)
     assert_change(text, 0, "mem:///b", "exists");
     assert_change(text, 1, "mem:///a", "exists");
     assert_json(text, FOUND "timedOut", "false");
-    assert_no_json(text, FOUND "changes|0|at"); /* nobody said when it was modified */
+    assert_no_json(text, FOUND "changes|0|at"); /* without a modification time */
     struct client *c = begin_call("wait", with_cursor(uris));
     assert_true(c->is_waiting); /* it has been told */
     harness_update(&harness_changes, "mem:///a");
@@ -77,7 +77,7 @@ static void wait_with_cursor_omits_existing_resources(void **state)
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* A wait that waits: its client has seen what exists. */
+/* A pending wait: its client has seen the existing resources. */
 static struct client *begin_wait(const char *uris)
 {
     ask_changes("since", uris);
@@ -163,7 +163,7 @@ static void wait_reports_timeout_at_deadline(void **state)
     assert_json(ask_changes("wait", with_cursor("\"timeoutMs\":0")), FOUND "timedOut", "true");
 }
 
-/* ---- what nothing can match ------------------------------------------------------------------ */
+/* ---- waits that nothing can match ------------------------------------------------------------ */
 
 static void wait_returns_at_once_if_nothing_can_match(void **state)
 {
@@ -180,7 +180,7 @@ static void wait_returns_at_once_if_nothing_can_match(void **state)
         assert_no_json(text, FOUND "refused");
     }
     assert_json(ask_changes("since", never), FOUND "warnings|1|uri", "mem:///none/{x}");
-    /* What was announced nevertheless is there. */
+    /* A change announced anyway is reported. */
     harness_change(&harness_changes, "mem:///no/1", TIDINGS_CHANGE_CREATED);
     harness_run_until_idle(&harness_changes);
     const char *text = ask_changes("wait", with_cursor(never));
@@ -206,7 +206,7 @@ static void wait_continues_if_one_uri_can_change(void **state)
     assert_no_json(ask_changes("since", "\"uris\":[\"mem:///row/*\"]"), FOUND "warnings");
 }
 
-/* ---- how it ends ----------------------------------------------------------------------------- */
+/* ---- end of a wait --------------------------------------------------------------------------- */
 
 static void wait_is_dropped_if_client_disconnects(void **state)
 {
@@ -216,7 +216,8 @@ static void wait_is_dropped_if_client_disconnects(void **state)
     client_free(c);
     harness_run_until_idle(&harness_changes);
     assert_int_equal(harness_changes.worker[0]->stats.subscribers, 0);
-    c = client_http(&harness_changes); /* and one that goes before its URIs are resolved */
+    c = client_http(
+        &harness_changes); /* and a client that disconnects before its URIs are resolved */
     client_call(c, "1", "wait", "\"arguments\":{}", NULL);
     client_free(c);
     harness_run_until_idle(&harness_changes);
@@ -244,12 +245,13 @@ static void lost_session_connection_ends_wait(void **state)
     struct client *c = session_request(&s, "1", "tools/call", "\"name\":\"wait\"");
     harness_run_until_idle(&harness_changes);
     client_free(c);
-    assert_false(has_no_handlings(NULL)); /* it cancels nothing in that era … */
-    harness_until(&harness_changes, has_no_handlings, NULL); /* … but nobody is there to be told */
+    assert_false(has_no_handlings(NULL)); /* in that era this cancels nothing … */
+    harness_until(&harness_changes, has_no_handlings,
+                  NULL); /* … but no client remains for the answer */
     assert_int_equal(session_delete(&s), 204);
 }
 
-/* The one that waits; fails the test when there is none. */
+/* The pending wait; fails the test if there is none. */
 static struct subscriber *subscriber_that_waits(void)
 {
     const struct list *all = &harness_changes.worker[0]->delivery->subscribers;
@@ -292,7 +294,7 @@ static void wait_ends_if_its_subscriptions_are_revoked(void **state)
     assert_json(end_call(c), FOUND "timedOut", "true");
 }
 
-/* Numbered and kept, but its letter to the worker is not sent. */
+/* Numbered and stored, but its message to the worker is not sent. */
 static void change_in_the_log_alone(const char *uri)
 {
     struct changelog *log = harness_changes.hub->log;

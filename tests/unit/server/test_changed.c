@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * tidings_changed from many threads: order, what is refused, and that an overload is told. Meant to
- * run under the thread sanitizer too.
+ * tidings_changed from many threads: order, rejected calls, and reporting of overload. Also runs
+ * under the thread sanitizer.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 enum { THREADS = 4, PER_THREAD = 3000 };
 
-/* What the subscription to one row has heard. */
+/* The changes that the subscription to one row received. */
 struct row {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -81,7 +81,7 @@ static void begin(void)
         assert_non_null(tidings_server_subscribe(served(), tidings_str(uri), &on, &err));
     }
     served_run();
-    struct ears last; /* subscribed to after the others, so they are there when it hears */
+    struct ears last; /* subscribed after the others, so they exist when this one receives */
     ears_init(&last);
     struct tidings_subscription *sub = served_subscribe("app:///a", NULL, &last);
     served_await_subscribed("app:///a", &last);
@@ -126,7 +126,7 @@ static void overload_is_reported_to_caller_and_subscriptions(void **state)
     served_set("max-announced", "64k");
     begin();
     unsigned refused = 0;
-    while (refused == 0) { /* until the threads were quicker than the server once */
+    while (refused == 0) { /* until the threads outrun the server once */
         from_all_threads();
         for (unsigned i = 0; i < THREADS; i++) {
             refused += rows[i].refused;
@@ -139,7 +139,7 @@ static void overload_is_reported_to_caller_and_subscriptions(void **state)
         }
         pthread_mutex_unlock(&rows[i].lock);
     }
-    /* The server has caught up: the next one is accepted and heard. */
+    /* The server has caught up: it accepts and delivers the next announcement. */
     struct row *r = &rows[0];
     bool heard = false;
     while (!heard) {
@@ -153,7 +153,7 @@ static void overload_is_reported_to_caller_and_subscriptions(void **state)
         while (r->newest != PER_THREAD + 1 && !r->is_truncated) {
             pthread_cond_wait(&r->more, &r->lock);
         }
-        heard = r->newest == PER_THREAD + 1; /* else it fell among what was lost */
+        heard = r->newest == PER_THREAD + 1; /* otherwise it was among the lost changes */
         pthread_mutex_unlock(&r->lock);
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several servers on one store: what is written at one of them is seen and told at the others, in
- * one order; cursors of one are good at the others; what was lost is said.
+ * Several servers on one store: a write on one node is visible and delivered on the others in one
+ * order, cursors are valid on every node, and lost changes are reported.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,7 @@ static void write_is_delivered_and_readable_on_other_nodes(void **state)
     assert_string_equal(t.uri, "entity:///T@1/a");
     must_say(t.value, "\\\"n\\\": 2");
     must_say(read_at(1, "entity:///T@1/a"), "\\\"n\\\": 2");
-    /* Types were read again: it can be written there too. */
+    /* The node read the types again, so clients can write there too. */
     must_say(upsert(1, "a", 3), "\"changed\":true");
     await_followed(0);
     must_say(read_at(0, "entity:///T@1/a"), "\\\"n\\\": 3");
@@ -46,7 +46,7 @@ static void conflicting_writes_succeed_on_one_node_only(void **state)
     const char *create = "\"uri\":\"entity:///T@1/a\",\"value\":{\"n\":9},\"ifAbsent\":true";
     must_not_say(at(0, "upsert-entity", create), "\"changed\":true");
     must_say(read_at(0, "entity:///T@1/a"), "\\\"n\\\": 1");
-    shared_memory_set_quiet(db, true); /* what it does not know yet it learns before it decides */
+    shared_memory_set_quiet(db, true); /* the node learns unknown types before it decides */
     publish(1, "published:///x", "one");
     must_say(at(0, "publish", "\"uri\":\"published:///x\",\"text\":\"two\",\"ifAbsent\":true"),
              "\"isError\":true");
@@ -87,7 +87,7 @@ static void earlier_writes_are_readable_on_new_node(void **state)
     must_say(read_at(1, "entity:///T@1/a"), "\\\"n\\\": 1");
 }
 
-/* As much as one takes of what the other publishes; also when that grew. */
+/* The node serves only publications that fit, even after one grows. */
 static void oversized_publication_is_not_served(void **state)
 {
     (void)state;
@@ -105,10 +105,10 @@ static void oversized_publication_is_not_served(void **state)
     must_say(at(0, "unpublish", "\"uri\":\"published:///x\""), "removed");
     hear(2, 1, TIDINGS_CHANGE_DELETED, "not_found");
     publish(0, "published:///y", "four");
-    publish(0, "published:///x", "five"); /* there is no room for it now */
+    publish(0, "published:///x", "five"); /* the space is in use now */
     must_say(at(0, "unpublish", "\"uri\":\"published:///y\""), "removed");
     publish(0, "published:///x", "six");
-    /* A node that comes late finds what it had no room for gone already: "five" is told then. */
+    /* A late node no longer finds the publication that had no space: it reports "five" then. */
     unsigned told = 3;
     while (true) {
         assert_int_not_equal(ears_await(&ears, told++).kind, TIDINGS_CHANGE_DELETED);
@@ -119,7 +119,7 @@ static void oversized_publication_is_not_served(void **state)
         assert_true(told == 4);
         must_say(answer, "five");
     }
-    assert_in_range(ears_count(&ears), 4, 5); /* what is not served is not told */
+    assert_in_range(ears_count(&ears), 4, 5); /* unserved publications are not reported */
 }
 
 static void cursor_of_one_node_is_valid_on_others(void **state)
@@ -146,7 +146,7 @@ static void cursor_of_one_node_is_valid_on_others(void **state)
     must_say(answer, "T@1/d");
 }
 
-/* Nobody is woken, so the second node is behind when the cursor comes. */
+/* The second node gets no wakeup, so it lags when the cursor arrives. */
 static void request_with_cursor_waits_for_lagging_node(void **state)
 {
     (void)state;
@@ -187,7 +187,7 @@ static void entity_move_is_reported_as_move(void **state)
     struct told t = ears_await(&ears, 1);
     assert_string_equal(t.uri, "entity:///T@2/a");
     assert_string_equal(t.from, "entity:///T@1/a");
-    must_say(upsert(0, "b", 2), "\"changed\":true"); /* which brings it to the newest version too */
+    must_say(upsert(0, "b", 2), "\"changed\":true"); /* this also brings it to the newest version */
     assert_string_equal(ears_await(&other, 1).uri, "entity:///T@2/b");
     assert_int_equal(ears_count(&ears), 2);
 }
@@ -207,8 +207,8 @@ static void lost_store_changes_truncate_every_subscription(void **state)
     assert_false(ears_await(&ears, 2).truncated);
 }
 
-/* What was announced is gone with a crash of the database, and a node that begins after it has
- * never known of it: who comes to it from before looks again. */
+/* A database crash discards announcements, and a node started afterwards never saw them. A client
+ * that resumes there with an older cursor gets `truncated`. */
 static void database_crash_truncates_clients_of_later_nodes(void **state)
 {
     (void)state;

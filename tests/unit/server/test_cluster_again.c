@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several servers on one store: writes whose batch somebody else overtook, so that they are done
- * again. Nothing of the first time is left: not what was decided, not the memory it took.
+ * Several servers on one store: writes in a batch that another node overtakes, so the batch reruns.
+ * The first run leaves neither decisions nor memory use.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@
 #include "support/shared_memory.h"
 
 #define LARGE (1000u << 10)
-#define COUNT 17u /* twice their values, and twice again, are more than a call has */
+#define COUNT 17u /* twice their values, and twice more, exceed the memory of a call */
 
 static void first_decision_is_discarded_if_batch_reruns(void **state)
 {
@@ -41,7 +41,7 @@ static void first_decision_is_discarded_if_batch_reruns(void **state)
     must_say(upsert(0, "a", 2), "\"changed\":true");
 }
 
-/* By another node, which is none of the servers. */
+/* By another node, outside the servers of the test. */
 static void write_large(void)
 {
     struct store *other = shared_memory_connect(db);
@@ -87,7 +87,7 @@ static void rerun_job_gets_its_full_memory_budget(void **state)
     buf_puts(&operations, STR("]"));
     await_followed(0);
     shared_memory_overtake(stores[0], false);
-    (void)at(0, "transact", operations.ptr); /* the answer has their values */
+    (void)at(0, "transact", operations.ptr); /* the answer contains their values */
     await_followed(1);
     must_say(read_at(1, "entity:///T@1/large16"), "has been deleted");
     buf_deinit(&operations);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two servers that have the same mount, which one of them owns: it alone is asked to watch, what
- * its provider says is told by both, with everything that was said of it, and the other one takes
- * over.
+ * Two servers share a mount that one of them owns. Only the owner watches it, both deliver its
+ * provider's reports with all metadata, and the other node takes over.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +19,7 @@
 
 #define MOUNT "out:///"
 
-/* ---- a provider that does what the test says ------------------------------------------------- */
+/* ---- a scripted provider --------------------------------------------------------------------- */
 
 struct outside {
     struct tidings_provider *provider;
@@ -30,7 +29,7 @@ struct outside {
     char scope[32];
     bool refuses;
     bool is_slow;
-    struct tidings_watch *waiting; /* which it has not answered */
+    struct tidings_watch *waiting; /* still unanswered */
 };
 static struct outside outside[NODES] = {
     {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER},
@@ -124,7 +123,7 @@ static unsigned watches(unsigned node)
     return count;
 }
 
-/* Returns when it was asked so often. */
+/* Returns after that number of requests. */
 static void await_count(struct outside *o, const unsigned *is, unsigned count)
 {
     struct timespec until;
@@ -182,11 +181,12 @@ static void mount_all(const char *nodes)
     }
 }
 
-/* Runs, and is told that somebody owns it. */
+/* Runs, and knows that the mount has an owner. */
 static void run_and_hear(unsigned node, struct ears *e)
 {
     served_select(node);
-    assert_non_null(served_subscribe(MOUNT "a", NULL, e)); /* before it runs, so before that */
+    assert_non_null(
+        served_subscribe(MOUNT "a", NULL, e)); /* before it runs, so earlier than that */
     served_run();
     await_watch(node, 1);
     assert_true(ears_await(e, 0).truncated);
@@ -206,7 +206,7 @@ static void subscribe_there(const char *uri, const char *options)
     assert_non_null(served_subscribe(uri, options, &there));
 }
 
-/* Subscribed for sure: it is behind something that was told. */
+/* The subscription exists: it was made before a delivered change. */
 static void await_there(const char *uri)
 {
     subscribe_there(uri, "{\"initial\":true}");
@@ -227,7 +227,7 @@ static void owner_change_is_delivered_by_both_nodes_with_metadata(void **state)
     assert_false(far.truncated);
     assert_int_equal(watches(0), 1); /* whoever subscribes */
     assert_int_equal(watches(1), 0);
-    /* Of the other one's provider nothing counts. */
+    /* The server ignores the other node's provider. */
     changed(1, MOUNT "a", "{\"k\":8}");
     tidings_provider_missed(outside[1].provider);
     changed(0, MOUNT "a", "{\"k\":9}");
@@ -279,7 +279,7 @@ static void node_releases_mount_if_watch_fails(void **state)
     assert_false(ears_await(&there, 1).truncated);
 }
 
-/* It is unwatched when it has answered after all: the other one owns the mount. */
+/* A late answer is unwatched again, because the other node owns the mount. */
 static void node_releases_mount_if_watch_is_slow(void **state)
 {
     (void)state;
@@ -297,7 +297,7 @@ static void node_releases_mount_if_watch_is_slow(void **state)
     must_say(ears_await(&there, 1).metadata, "\"k\":2");
 }
 
-/* The provider, or there was no room for it. */
+/* Lost by the provider, or for lack of space. */
 static void owner_gap_is_reported_by_both_nodes(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void owner_gap_is_reported_by_both_nodes(void **state)
         snprintf(uri, sizeof uri, MOUNT "b%u", i);
         changed(0, uri, "{}");
         if (i % 50 == 0) {
-            must_say(read_at(0, MOUNT "a"), "there"); /* the hub has handed them on */
+            must_say(read_at(0, MOUNT "a"), "there"); /* the hub has passed them on */
         }
     }
     cluster_let_go(holder);
@@ -342,7 +342,7 @@ static void shared_mount_is_watched_and_announced_by_every_node(void **state)
     must_say(ears_await(&ears, 2).metadata, "\"k\":3");
 }
 
-/* The stranger: a node whose configuration does not say that it shares the mount. */
+/* The outsider: a node whose configuration does not share the mount. */
 static void node_with_private_mount_receives_nothing(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * On a store that nodes share, one client's announcements count as its share of `max-announced`
- * until they are committed.
+ * On a shared store, one client's announcements count against its share of `max-announced` until
+ * they are committed.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -40,7 +40,8 @@ static void write_tokens(void)
     close(fd);
 }
 
-/* A client says that `count` resources changed: the connection, on which the outcome comes. */
+/* A client announces `count` changed resources; returns the connection that receives the
+ * outcome. */
 static int notify_as(const char *who, unsigned count)
 {
     static unsigned number; /* each is another one */
@@ -72,7 +73,7 @@ static const char *outcome_of(int fd)
     return answer;
 }
 
-/* A number of the row of max-announced in tidings://self/limits, as bob reads it. */
+/* A number in the max-announced row of tidings://self/limits, as bob reads it. */
 static uint64_t announced(const char *member)
 {
     char key[40];
@@ -89,7 +90,7 @@ static uint64_t announced(const char *member)
     return strtoull(row + strlen(key), NULL, 10);
 }
 
-/* Until that number is another one: which. */
+/* Waits until that number changes; returns the new one. */
 static uint64_t await_other(const char *member, uint64_t before)
 {
     time_t until = time(NULL) + DEADLINE_S;
@@ -132,7 +133,7 @@ static void client_share_is_held_until_commit(void **state)
         }
     }
     assert_int_equal(announced("reached"), 2);
-    size_t n = 0; /* nobody has to look again because of her */
+    size_t n = 0; /* her announcements truncate no subscription */
     for (struct told t = ears_await(&ears, n); !strstr(t.uri, "/bob/"); t = ears_await(&ears, n)) {
         assert_false(t.truncated);
         n++;

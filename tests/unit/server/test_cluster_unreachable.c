@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several servers on one store: reads that wait for a cursor, announcements that all of them tell,
- * and what goes on while the store cannot be reached.
+ * Several servers on one store: reads that wait for a cursor, announcements on every node, and the
+ * work that continues during a store outage.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,13 +80,13 @@ static void read_is_rejected_if_store_position_is_unknown(void **state)
     must_say(read_with(1, "published:///x", meta), "one");
 }
 
-/* The node has noticed: a write is refused. */
+/* The node has noticed: it rejects a write. */
 static void answer_until_stale(unsigned node)
 {
     must_say(at(node, "publish", "\"uri\":\"published:///x\",\"text\":\"no\""), "\"isError\":true");
 }
 
-/* What was read, or is in memory anyway. */
+/* Data that was read before, or is in memory. */
 static void cached_data_is_readable_during_store_outage(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void stale_read_is_rejected_if_configured(void **state)
     must_say(read_at(1, "app:///a"), "app:///a");
 }
 
-/* app:///a is registered by the program of each node. */
+/* The program of each node registers app:///a. */
 static void announcement_is_delivered_on_other_nodes(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void cursor_of_registered_resource_is_valid_on_other_nodes(void **state)
     if (!cluster_postgres) {
         return;
     }
-    /* With a crash of the database announcements are gone: nobody can say what there was. */
+    /* A database crash discards announcements, so no node knows the earlier ones. */
     postgres_server_kill(cluster_postgres);
     postgres_server_up(cluster_postgres);
     assert_true(ears_await(&ears, 2).truncated);
@@ -217,7 +217,7 @@ static void notify_answers_unknown_if_commit_is_unanswered(void **state)
     must_say(ears_await(&ears, 1).metadata, "\"k\":2");
 }
 
-/* A client is told to try again; what a program announces waits. */
+/* The server asks clients to retry; the program's announcements wait. */
 static void announcements_wait_during_store_outage(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void announcements_wait_during_store_outage(void **state)
     assert_in_range(n, 1, 2); /* in order, or become one */
 }
 
-/* Nobody is woken when the store is back: the announcement that comes next finds that out. */
+/* No wakeup follows the store's return: the next announcement discovers it. */
 static void waiting_announcements_are_sent_before_next_one(void **state)
 {
     (void)state;
@@ -255,7 +255,7 @@ static void waiting_announcements_are_sent_before_next_one(void **state)
     shared_memory_set_unreachable(db, stores[0], true);
     answer_until_stale(0);
     served_announce("app:///a", "{}", TIDINGS_CHANGE_UPDATED);
-    answer_until_stale(0); /* it has been tried, and waits */
+    answer_until_stale(0); /* the server has tried, and it waits */
     shared_memory_set_quiet(db, true);
     shared_memory_set_unreachable(db, stores[0], false);
     served_announce("app:///b", "{}", TIDINGS_CHANGE_UPDATED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The configuration table: spellings, sources and their order, bounds, errors that say where.
+ * The configuration table: spellings, sources and their order, limits, and errors with a location.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -386,7 +386,7 @@ static void environment_is_read_and_its_errors_are_reported(void **state)
     }
 }
 
-/* argv without its const; the strings are never written to. */
+/* argv without its const; the parser never writes to the strings. */
 static int run_args(struct config *c, const char *const *args, struct tidings_error *err)
 {
     char *argv[8] = {0};
@@ -541,7 +541,7 @@ static void json_configuration_has_every_value_and_origin(void **state)
     config_deinit(&c);
 }
 
-/* Every failing allocation in turn: a clean error, nothing leaked, nothing half done freed twice.
+/* Fails every allocation in turn: expects a clean error, no leak, and no double free.
  */
 static void allocation_failure_is_reported_without_leak(void **state)
 {

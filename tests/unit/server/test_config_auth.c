@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the configuration of tokens must hold together, and which doors go with it; the files
- * themselves are looked at elsewhere.
+ * Consistency of the token configuration, and the listeners it permits. Other tests cover the files
+ * themselves.
  */
 #include "server/config.h"
 

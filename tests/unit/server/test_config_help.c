@@ -41,7 +41,7 @@ static void help_lists_every_option_by_topic_within_width(void **state)
         }
         buf_deinit(&b);
     }
-    /* Every title stands before a row that exists, in the order of the rows, the first before all.
+    /* Every title precedes an existing row, in row order, and the first precedes all rows.
      */
     size_t row = 0;
     assert_string_equal(config_topics[0].first, config_rows[0].name);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the configuration says of nodes that share a store: their names, and which mounts several of
- * them have.
+ * The configuration of nodes that share a store: their names, and the mounts they share.
  */
 #include <setjmp.h>
 #include <stdarg.h>

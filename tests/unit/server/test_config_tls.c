@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the configuration of TLS must hold together; the files themselves are looked at elsewhere.
+ * Consistency of the TLS configuration. Other tests cover the files themselves.
  */
 #include "server/config.h"
 

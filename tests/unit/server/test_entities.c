@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities in a server: whose the tools are, and who hears of a write.
+ * Entities in a server: ownership of the tools, and delivery of writes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,7 +99,7 @@ static void assert_says(const struct told *t, const char *text)
     }
 }
 
-/* The program itself hears patches as any client does. */
+/* The program receives patches like any client. */
 static void patches_start_at_the_version_of_the_program(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void patches_start_at_the_version_of_the_program(void **state)
             assert_says(&t, "\"baseline\":\"" AT("2") "\",\"patch\":{\"n\":3}");
         }
     }
-    upsert("T@2", "{\"n\":4}", AT("4")); /* from now on it has another URI */
+    upsert("T@2", "{\"n\":4}", AT("4")); /* its URI is different from now on */
     struct told t = ears_await(&ears, 3);
     assert_int_equal(t.kind, TIDINGS_CHANGE_MOVED);
     assert_string_equal(t.uri, "entity:///T@2/a");
@@ -166,7 +166,7 @@ static unsigned long number_after(const char *answer, const char *text)
     return strtoul(strstr(answer, text) + strlen(text), NULL, 10);
 }
 
-/* For a debt of a minute, which is being paid while this runs. */
+/* For a debt of a minute, repaid while this runs. */
 static void says_limited(const char *answer)
 {
     says(answer, "HTTP/1.1 429 ");
@@ -176,7 +176,7 @@ static void says_limited(const char *answer)
     says(answer, "\"reason\":\"limit\"");
 }
 
-/* Compiling the schemas of types and judging values by them: by tools and over plain HTTP. */
+/* Compilation of type schemas and validation of values, by tools and over plain HTTP. */
 static void schema_work_counts_against_the_writer(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Entities when things run out: memory, on the whole road of tools and of writes over HTTP; the
- * disk, seen by clients.
+ * Entities when resources run out: memory, in every step of tools and of HTTP writes; and disk
+ * space, as clients see it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,11 +28,11 @@
 #include "support/harness_tool.h"
 #include "support/served.h"
 
-/* ---- a job of our own ------------------------------------------------------------------------ */
+/* ---- a job of the test ----------------------------------------------------------------------- */
 
 struct barrier_job {
     struct store_job job;
-    int64_t limit; /* bytes the file may have; 0: nothing to be done */
+    int64_t limit; /* maximum size of the file in bytes; 0: no job */
     pthread_mutex_t lock;
     pthread_cond_t cond;
     bool over;
@@ -54,7 +54,7 @@ static void barrier_over(struct store_job *job, int code)
     pthread_mutex_unlock(&x->lock);
 }
 
-/* Done when everything before it is, and put away. */
+/* Done and removed after everything before it. */
 static void await_commit_thread(struct tidings_provider *p, int64_t limit)
 {
     struct barrier_job x = {.job.run = barrier_run, .job.done = barrier_over, .limit = limit};
@@ -114,7 +114,7 @@ static bool is_answered(void *user)
     return !((struct client *)user)->is_waiting;
 }
 
-/* The text of the answer, in memory of the client's. */
+/* The text of the answer, in the client's memory. */
 static const char *called(struct client *c, const char *tool, const char *arguments)
 {
     char params[512];
@@ -140,10 +140,10 @@ static void check_call(const char *tool, const char *arguments, const char *says
 
 struct fault {
     const char *tool, *arguments;
-    const char *done; /* what the answer says when it was done */
+    const char *done; /* the answer to a successful call */
 };
 
-/* There is the type T@1 and its entity "old". */
+/* Type T@1 and its entity "old" exist. */
 static void begin_with_one(void)
 {
     begin();
@@ -171,7 +171,8 @@ static void fail_each_allocation(const struct fault *f)
         assert_true(is_done || reached);
         client_free(c);
         harness_run_until_idle(&b);
-        /* It works again, and nothing is half there: the same once more is what there is. */
+        /* Calls work again and no partial state remains: repeating the call gives the same
+         * result. */
         check_call("upsert", VALUE, "\\\"newValidFrom\\\"");
         check_call("history", "\"entityId\":\"a\"", "\\\"n\\\":1");
         assert_int_equal(b.worker[0]->jobs, 0);
@@ -281,7 +282,7 @@ static int tell(void *user, const struct tidings_change *change, uint64_t positi
     return hub_announce_durable(user, change, position, NULL);
 }
 
-/* Is there a message with this text? */
+/* Returns true if there is a message with this text. */
 static bool has_heard(const struct client *c, const char *text)
 {
     for (size_t i = 0; i < client_count(c, SAID_UPDATED); i++) {
@@ -318,7 +319,7 @@ static void committed_change_is_delivered_or_owed_after_failed_allocation(void *
         bool is_there = over_http(RESOURCE_IO_READ, "/entity/T@1/a", "", "") == 0;
         assert_true(is_there || code < 0);
         bool is_named = has_heard(listener, "T@1/a\"");
-        /* Whoever lacks memory says "look again", here also when nothing was written after all. */
+        /* A server without memory sends `truncated`, even if nothing was written in the end. */
         bool is_told =
             is_named || has_heard(listener, "dev.tidings/truncated") || listener->is_gone;
         if (is_there ? !is_told : is_named) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whoever applies what it is told of an entity ends with what the store has: random writes, with
- * values that no patch can say, deletions and returns; types that keep every version, few, or one;
- * subscriptions with and without a window; one worker and two.
+ * A client that applies all updates of an entity ends with the stored value: random writes, with
+ * values that no patch can express, deletions and restorations; types that keep every version, a
+ * few, or one; subscriptions with and without a window; one worker and two.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ enum { STEPS = 80, FOLLOWERS = 3, TYPES = 4 };
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-/* Filled on a worker's thread. It never reads. */
+/* Filled on a worker's thread, which never reads it. */
 struct follower {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -33,7 +33,7 @@ struct follower {
     char at[32]; /* the version it has */
     bool deleted;
     unsigned told, patches;
-    char wrong[256]; /* the first thing that was; or empty */
+    char wrong[256]; /* the first problem, or empty */
 };
 
 static void follow(struct follower *f, struct json *data)
@@ -65,7 +65,7 @@ static void hear(void *user, const struct tidings_update *update)
     struct json *data = NULL;
     pthread_mutex_lock(&f->lock);
     f->told++;
-    if (update->value.len > 0) { /* it was deleted before it could be read, else */
+    if (update->value.len > 0) { /* set if it was deleted before the read */
         assert_int_equal(jv_parse(update->value, JSON_MAX_DEPTH, &data, NULL), 0);
         follow(f, data);
     }
@@ -95,7 +95,7 @@ static void begin_following(struct follower *f, const char *uri, const char *jso
     assert_non_null(tidings_server_subscribe(served(), tidings_str(uri), &on, NULL));
 }
 
-/* Until it has that version; what it says of it must be `value`. */
+/* Waits for that version, whose value must be `value`. */
 static void end_following(struct follower *f, const char *version, const char *value)
 {
     struct timespec until;
@@ -109,7 +109,7 @@ static void end_following(struct follower *f, const char *version, const char *v
         rc = pthread_cond_timedwait(&f->more, &f->lock, &until);
     }
     bool is_there = rc == 0 && !f->wrong[0] && !f->deleted && jv_equal(f->value, expected);
-    pthread_mutex_unlock(&f->lock); /* the server needs it to end */
+    pthread_mutex_unlock(&f->lock); /* the server needs it to stop */
     jv_unref(expected);
     if (!is_there) {
         fail_msg("it has %s after %u updates and waits for %s: %s", f->at, f->told, version,
@@ -119,7 +119,7 @@ static void end_following(struct follower *f, const char *version, const char *v
 
 /* ---- writing --------------------------------------------------------------------------------- */
 
-/* Calls a tool; the validFrom in its answer, which is empty when it has none. */
+/* Calls a tool; returns the validFrom of its answer, or an empty string. */
 static const char *call(const char *tool, const char *arguments)
 {
     static char version[32];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A failed start and the next one: subscriptions and announcements of the program survive, and
- * nothing that the first start left reaches the second.
+ * A failed start and the next one: the program's subscriptions and announcements survive, and no
+ * state of the first start reaches the second.
  */
 #include <arpa/inet.h>
 #include <setjmp.h>
@@ -21,7 +21,7 @@
 #include "support/served.h"
 #include "support/shared_memory.h"
 
-/* A start fails, because its address is in use; then it may have any. */
+/* A start fails because its address is in use; the next start may use any address. */
 static void fail_once(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

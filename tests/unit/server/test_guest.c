@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A library is a guest in the process: what it finds it leaves as it was, while it runs and after.
+ * A library is a guest in the process: it leaves process state unchanged, during and after its run.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -30,7 +30,7 @@ enum { SIGNALS = 65, FDS = 1024 };
 
 extern char **environ;
 
-/* ---- the house ------------------------------------------------------------------------------- */
+/* ---- the process ----------------------------------------------------------------------------- */
 
 struct house {
     struct sigaction actions[SIGNALS];
@@ -104,7 +104,7 @@ static void assert_nothing_left(const struct house *before)
 {
     time_t until = time(NULL) + 30;
     while (count_threads() > before->threads && time(NULL) < until) {
-        sched_yield(); /* a thread that was joined may be seen a moment longer */
+        sched_yield(); /* a joined thread may remain visible for a moment */
     }
     assert_int_equal(count_threads(), before->threads);
     for (int i = 0; i < FDS; i++) {
@@ -117,7 +117,7 @@ static void assert_nothing_left(const struct house *before)
     }
 }
 
-/* What it opened does not survive exec. */
+/* Its descriptors close on exec. */
 static void assert_closed_on_exec(const struct house *before)
 {
     size_t opened = 0;
@@ -133,7 +133,7 @@ static void assert_closed_on_exec(const struct house *before)
     assert_true(opened > 2);
 }
 
-/* Signals reach the program's threads, never ours. */
+/* Signals reach only the program's threads. */
 static void assert_threads_block_signals(size_t least)
 {
     DIR *d = opendir("/proc/self/task");
@@ -219,7 +219,7 @@ static struct tidings_server *create(void)
     return s;
 }
 
-/* Ask for something large and go away without reading it. */
+/* Requests a large resource and disconnects without reading it. */
 static void ask_and_vanish(int port)
 {
     static const char body[] =
@@ -255,7 +255,7 @@ static void read_over_http(struct tidings_server *steps, const char *method, con
     assert_non_null(strstr(asking_end(&a), text));
 }
 
-/* Everything a server does that could touch the house. */
+/* Everything a server does that could affect the process. */
 static void live(struct tidings_server *steps)
 {
     ask_and_vanish(ready.port);
@@ -313,7 +313,7 @@ static void stepped_server_leaves_process_state_unchanged(void **state)
     assert_nothing_left(&before);
 }
 
-/* SIGPIPE has its default action here: one that came would end the program. */
+/* SIGPIPE has its default action here: a delivered one would kill the process. */
 static void closed_standard_output_ends_server_not_process(void **state)
 {
     (void)state;
@@ -347,7 +347,7 @@ static void closed_standard_output_ends_server_not_process(void **state)
     close(in[1]);
 }
 
-/* ---- silence --------------------------------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------------------------- */
 
 static void embedded_server_prints_nothing(void **state)
 {
@@ -400,11 +400,11 @@ static void *nothing(void *arg)
 
 int main(void)
 {
-    pthread_t first; /* a sanitizer starts a thread of its own along with the first */
+    pthread_t first; /* a sanitizer starts its own thread with the first one */
     if (pthread_create(&first, NULL, nothing, NULL) != 0 || pthread_join(first, NULL) != 0) {
         return 1;
     }
-    struct rlimit files; /* with room above it, which somebody might want to take */
+    struct rlimit files; /* with free numbers above it, which the library might take */
     if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
         return 1;
     }

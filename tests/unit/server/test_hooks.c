@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Watch hooks that are answered on another thread, while subscriptions of the program and clients
- * come and go.
+ * Watch hooks answered on another thread, while subscriptions of the program and of clients come
+ * and go.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #define ROUNDS 50
 #define COMERS 3
 
-/* Questions that wait for the thread that answers them. */
+/* Questions for the thread that answers them. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -126,7 +126,7 @@ static void accepted_peer_is_released_after_any_outcome(void **state)
     for (size_t i = 0; i < COMERS; i++) {
         pthread_join(comers[i], NULL);
     }
-    while (!is_even()) { /* the last of them leave on other threads */
+    while (!is_even()) { /* the last of them disconnect on other threads */
         sched_yield();
     }
     assert_true(__atomic_load_n(&desk.asked, __ATOMIC_SEQ_CST) > 0);

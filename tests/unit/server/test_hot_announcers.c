@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Threads of the program that announce as fast as they can: nothing is refused, nobody is told to
- * look again, others are told of theirs, and the last state of everything is told.
+ * Program threads that announce at full speed: the server rejects nothing, truncates no
+ * subscription, delivers the changes of other announcers, and delivers the last state of
+ * everything.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -23,9 +24,9 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t more;
     unsigned begun, truncated, quiet; /* told */
-    unsigned seen[URIS];              /* the newest value that was told */
+    unsigned seen[URIS];              /* the newest delivered value */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER, .more = PTHREAD_COND_INITIALIZER};
-static unsigned values[URIS]; /* atomic: what each reads as */
+static unsigned values[URIS]; /* atomic: the current value of each */
 static unsigned refused;      /* atomic */
 
 static void uri_of(char out[32], unsigned i)
@@ -85,7 +86,7 @@ static void *announce_all(void *arg)
     return arg;
 }
 
-/* Until `is_so`, which is asked under the lock. */
+/* Waits for `is_so`, which runs under the lock. */
 static void await(bool (*is_so)(unsigned n), unsigned n)
 {
     struct timespec until;
@@ -164,7 +165,7 @@ static void hot_announcers_cause_no_rejection_or_truncation(void **state)
     }
     await(has_seen_last, THREADS * CALLS / URIS);
     assert_int_equal(__atomic_load_n(&refused, __ATOMIC_RELAXED), 0);
-    pthread_mutex_lock(&all.lock); /* somebody may still hear the same once more */
+    pthread_mutex_lock(&all.lock); /* the same change may arrive once more */
     unsigned truncated = all.truncated;
     pthread_mutex_unlock(&all.lock);
     assert_int_equal(truncated, 0);

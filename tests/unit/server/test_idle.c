@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What listens hold and leave behind: the bytes the library has allocated for an idle one, its
- * connection included; and for ten thousand that came and vanished, which is nothing. Asked of the
- * allocator, so it does not depend on time or on what else the machine does.
+ * Memory of listens: the bytes that the library allocates for an idle one, including its
+ * connection, and for ten thousand that connected and vanished, which must be none. The figures
+ * come from the allocator, so they depend neither on time nor on other load.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,8 +22,9 @@
 #define WARM_UP 200u
 #define LISTENS 2000u
 /* Four blocks of memory, for the connection, its subscriber, the listen and its subscription: 312,
- * 216, 104 and 136 bytes here, and a little for what grows in steps. With what the allocator and
- * the page tables add, 1 KiB of resident memory (bench/fanout) is reached at about 870. */
+ * 216, 104 and 136 bytes here, and a little for buffers that grow in steps. With the overhead of
+ * the allocator and the page tables, 870 bytes correspond to 1 KiB of resident memory
+ * (bench/fanout). */
 #define BYTES_PER_LISTEN 776u
 
 #define CYCLES (getenv("TIDINGS_SLOW") ? 1000u : 10000u) /* under sanitizers fewer */
@@ -70,7 +71,7 @@ static void idle_websocket_listen_uses_no_more_memory(void **state)
     check_idle(served_listen_websocket);
 }
 
-/* Connect, subscribe and vanish, by FIN and by reset. */
+/* Connects, subscribes and vanishes, by FIN and by reset. */
 static void cycle(unsigned i)
 {
     static const char *const uris[] = {"app:///a", "app:///*", "app:///", "app:///row/{id}"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program as its own client: subscriptions with a function to call, filters, options, rates and
- * "everything"; once folded into one worker and once with two.
+ * The program as its own client: subscriptions with a callback, filters, options, rates and
+ * "everything". Runs folded into one worker and with two.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static void program_receives_changes(void **state)
     size_t n = ears_count(&before);
     served_announce("app:///a", "{\"colour\":\"red\"}", TIDINGS_CHANGE_DELETED);
     struct told t = ears_await(&before, n);
-    while (!strstr(t.metadata, "red")) { /* markers that were still under way */
+    while (!strstr(t.metadata, "red")) { /* markers still in transit */
         t = ears_await(&before, ++n);
     }
     assert_string_equal(t.uri, "app:///a");
@@ -69,7 +69,7 @@ static void move_is_reported_under_both_uris(void **state)
     size_t n = ears_count(&rows);
     assert_int_equal(tidings_announce(served(), &change, &err), 0);
     struct told t = ears_await(&rows, n);
-    while (strcmp(t.uri, "app:///row/0") == 0) { /* markers that were still under way */
+    while (strcmp(t.uri, "app:///row/0") == 0) { /* markers still in transit */
         t = ears_await(&rows, ++n);
     }
     assert_string_equal(t.uri, "app:///row/1");
@@ -164,7 +164,7 @@ static void invalid_subscription_is_reported(void **state)
     for (size_t i = 0; i < 7; i++) {
         ears_init(&ears[i]);
         if (i == 3) {
-            served_run(); /* some before, some while it runs */
+            served_run(); /* some before start, some while it runs */
         }
         served_subscribe(rows[i].uri, rows[i].json, &ears[i]);
     }
@@ -189,7 +189,7 @@ static void misuse_is_rejected_at_once(void **state)
     struct tidings_subscribe_options good = {.fn = ears_hear, .user = &e}, bad = good, old = good;
     struct tidings_str a = tidings_str("app:///a");
     bad.options = "{";
-    old.reserved[3] = &e; /* a struct that nobody zeroed */
+    old.reserved[3] = &e; /* an uninitialized struct */
     assert_null(tidings_server_subscribe(served(), tidings_str(""), &good, &err));
     assert_int_equal(err.code, TIDINGS_E_INVALID);
     assert_null(tidings_server_subscribe(served(), a, &none, &err));
@@ -233,12 +233,12 @@ static void program_subscription_supports_all_and_rate_options(void **state)
     for (; merged < 20; n++) {
         merged += ears_await(&limited, n).merged;
     }
-    assert_true(n <= 4); /* the first, and what the period gathered */
+    assert_true(n <= 4); /* the first change, and those collected in the period */
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* The n-th or a later one is the last. */
+/* Ends the subscription at the n-th update or a later one. */
 static size_t await_end(struct ears *e, size_t n)
 {
     while (!ears_await(e, n).ended) {
@@ -315,7 +315,7 @@ static void subscription_can_end_before_it_starts(void **state)
     served_run();
     assert_true(ears_await(&a, 0).ended);
     await_end(&refused, 0);
-    for (int i = 0; i < 20; i++) { /* ended while it is being resolved and watched */
+    for (int i = 0; i < 20; i++) { /* ended during its resolution and watch */
         tidings_subscription_end(served_subscribe("app:///row/{id}", "{\"initial\":true}", &b));
     }
     for (size_t i = 0, ended = 0; ended < 20; i++) {
@@ -391,7 +391,7 @@ static void handle_stays_valid_after_external_end(void **state)
     sub = served_subscribe("app:///b", NULL, &a);
     served_stop();
     assert_string_equal(tidings_subscription_uri(sub), "app:///b");
-    tidings_subscription_end(sub); /* after the server has run, and before it is destroyed */
+    tidings_subscription_end(sub); /* after the server has run, and before its destruction */
 }
 
 static void server_stop_frees_unstarted_subscriptions(void **state)
@@ -399,7 +399,7 @@ static void server_stop_frees_unstarted_subscriptions(void **state)
     (void)state;
     struct ears e;
     ears_init(&e);
-    served_subscribe("app:///a", NULL, &e); /* the server is destroyed without ever running */
+    served_subscribe("app:///a", NULL, &e); /* the server is destroyed without a run */
     served_subscribe("app:///a", "{\"initial\":true}", &e);
     assert_int_equal(ears_count(&e), 0);
 }

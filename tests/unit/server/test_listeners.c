@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Doors through the public interface: sockets that the program made, what they are called, and a
- * start that fails and is tried again.
+ * Listeners through the public interface: sockets from the program, their names, and a retry after
+ * a failed start.
  */
 #include <netinet/in.h>
 #include <poll.h>
@@ -46,7 +46,7 @@ static int listening(uint16_t *port)
     return fd;
 }
 
-/* One request in a line, and its answer. */
+/* Sends one request as a line and returns its answer. */
 static void ask(uint16_t port)
 {
     static const char request[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";

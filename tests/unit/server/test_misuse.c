@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program gets wrong is refused with a sentence that says what, and never crashes: handles
- * that are NULL, a server that has ended or runs already, URIs and templates mistaken for one
- * another, tables without rows, providers without a name or a reason.
+ * The library rejects misuse with an error message that names the mistake, and never crashes: NULL
+ * handles, an ended or running server, confused URIs and templates, tables without rows, providers
+ * without a name or a reason.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -241,7 +241,7 @@ static void ended_server_returns_closed(void **state)
     tidings_server_destroy(s);
 }
 
-/* ---- sentences ------------------------------------------------------------------------------- */
+/* ---- error messages -------------------------------------------------------------------------- */
 
 static void errors_distinguish_resource_template_and_media_type(void **state)
 {

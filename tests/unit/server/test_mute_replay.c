@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Unsubscribable resources after a restart, on each store: a client that resumes is not notified of
- * their changes, neither by a subscription nor by `changes_since`. The store is all that knows it
- * of what is gone by then.
+ * Unsubscribable resources after a restart, on each store: a resuming client is not notified of
+ * their changes, neither by a subscription nor by `changes_since`. By then only the store knows
+ * that a removed resource is unsubscribable.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 #include "support/served.h"
 #include "support/shared_memory.h"
 
-static struct postgres_server *postgres; /* NULL: the store is a file of SQLite */
+static struct postgres_server *postgres; /* NULL: the store is an SQLite file */
 static char directory[64], files[96], store[POSTGRES_URL];
 
 static void start(unsigned node)
@@ -71,7 +71,7 @@ static void unpublish(const char *uri)
     assert_int_equal(tidings_server_unpublish(served(), tidings_str(uri), &err), 0);
 }
 
-/* Of the changes below `below` since the cursor the client gets that one alone, with that kind. */
+/* Of the changes below `below` after the cursor, the client gets only this one, with this kind. */
 static void resumes_with(unsigned node, const char *cursor, const char *below, const char *uri,
                          enum tidings_change_kind kind)
 {
@@ -121,7 +121,7 @@ static void announce_as(const char *uri, const char *from, bool not_subscribable
     assert_int_equal(tidings_announce(served(), &change, &err), 0);
 }
 
-/* What one node announces the other tells, at once and after a restart. */
+/* One node's announcements are delivered on the other, at once and after a restart. */
 static void unsubscribable_announcements_skip_clients_of_other_nodes(void **state)
 {
     (void)state;
@@ -148,7 +148,7 @@ static void unsubscribable_announcements_skip_clients_of_other_nodes(void **stat
     end(1);
 }
 
-/* Below a mount of files the program announces as it likes. */
+/* Below a file mount the program may announce any change. */
 static void unsubscribable_file_changes_are_not_replayed(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the configuration of tokens makes of a server: what its pages learn of who asks, what
- * clients are told of where tokens come from.
+ * The effect of the token configuration on a server: the identity that its pages receive, and the
+ * metadata that tells clients where to get tokens.
  */
 #include "security/dpop.h"
 #include "server/auth_setup.h"
@@ -18,7 +18,7 @@
 
 #include "support/served.h"
 
-/* A file of tokens with one line; gives the token. */
+/* A token file with one line; returns the token. */
 static char *make_tokens(const char *name, char path[64])
 {
     char *token = NULL, *line = NULL;
@@ -69,7 +69,7 @@ static void address_identifies_no_user_without_tokens(void **state)
     assert_non_null(strstr(served_http("GET /page HTTP/1.1", ""), "[]"));
 }
 
-/* ---- what clients are told ------------------------------------------------------------------- */
+/* ---- metadata for clients -------------------------------------------------------------------- */
 
 static void describe(const char *const *settings, const char *url, struct oauth_setup *a,
                      struct config *c)
@@ -83,7 +83,7 @@ static void describe(const char *const *settings, const char *url, struct oauth_
     int rc = oauth_setup_open(a, c, url, NULL, &err);
     if (rc == TIDINGS_E_UNSUPPORTED) {
         config_deinit(c);
-        skip(); /* a build that cannot verify signatures */
+        skip(); /* a build without signature verification */
     }
     if (rc < 0) {
         fail_msg("%s", err.text);
@@ -97,7 +97,7 @@ static void assert_str(struct tidings_str s, const char *expected)
     }
 }
 
-/* Keys of a file, so that nothing is fetched. */
+/* Keys from a file, so the server fetches nothing. */
 static const char keys[] =
     "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"kid\":\"1\",\"use\":\"sig\","
     "\"x\":\"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4\","

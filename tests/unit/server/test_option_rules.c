@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules for subscriptions as the configuration has them: of mounts, of URI prefixes, from every
- * source, printed and read back. What they do is tested in worker.
+ * Subscription rules in the configuration: of mounts and of URI prefixes, from every source,
+ * printed and read back. Their effect is tested in worker.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +48,7 @@ static void option_rules_apply_mounts_then_prefixes_by_length(void **state)
     assert_int_equal(rules.at[2].defaults.window_ms, 9);
     rules_deinit(&rules);
 
-    /* what is printed is read back the same */
+    /* printed rules read back unchanged */
     struct buf printed;
     struct config d;
     buf_init(&printed, 1u << 20);
@@ -60,7 +60,7 @@ static void option_rules_apply_mounts_then_prefixes_by_length(void **state)
     buf_deinit(&printed);
     config_deinit(&d);
 
-    /* a higher source replaces the list; commas of JSON separate nothing */
+    /* a higher source replaces the list; commas in JSON are not separators */
     assert_int_equal(config_load_env(&c, environment, &err), 0);
     assert_int_equal(rules_init(&rules, &c, NULL, &err), 0);
     assert_int_equal(rules.count, 2);

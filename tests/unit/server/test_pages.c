@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages next to the endpoint, and the server's own state as resources.
+ * Pages beside the endpoint, and the server's own state as resources.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +90,7 @@ static void page_handler_can_announce_changes(void **state)
     size_t n = served_await_subscribed("app:///b", &e);
     assert_non_null(strstr(served_http("POST /publish HTTP/1.1", "{\"n\":42}"), " 204 "));
     while (!strstr(ears_await(&e, n - 1).metadata, "\"n\":42")) {
-        n++; /* markers that were still under way */
+        n++; /* markers still in transit */
     }
     assert_non_null(strstr(served_http("POST /publish HTTP/1.1", "[]"), " 400 "));
     assert_non_null(strstr(served_http("POST /publish HTTP/1.1", "{"), " 400 "));
@@ -129,7 +129,7 @@ static void server_state_is_a_resource_if_enabled(void **state)
             fail_msg("%s is not in %s", key, answer);
         }
     }
-    /* Each is made on its own: the other may come a few turns later. */
+    /* Each arrives in its own update: the second may follow a few turns later. */
     for (int i = 0; i < 1000 && !strstr(answer, "\\\"subscriptions\\\":2"); i++) {
         answer = served_modern("resources/read", "tidings://self/stats");
     }
@@ -143,7 +143,7 @@ static void server_state_is_a_resource_if_enabled(void **state)
     assert_non_null(strstr(answer, "\\\"ready\\\":true"));
     assert_non_null(strstr(served_modern("resources/read", "tidings://self/none"), "\"error\""));
     assert_non_null(strstr(served_modern("resources/list", ""), "tidings://self/peers"));
-    /* It changes all the time, and says so now and then to those who watch. */
+    /* Server state changes constantly; its subscribers are notified from time to time. */
     struct told t = ears_await(&stats, 0);
     assert_string_equal(t.uri, "tidings://self/stats");
     assert_non_null(strstr(t.value, "deliveries"));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Prompts and completions through the public header: what a description may say, what clients get
- * from a running server, and memory that runs out.
+ * Prompts and completions through the public header: valid descriptions, the answers of a running
+ * server, and allocation failures.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Publishing through the public header: before and while the server runs, from several threads, and
- * whose a URI is when several want it. Once folded into one worker and once with two.
+ * Publishing through the public header: before and during the run, from several threads, and
+ * ownership of a URI that several publishers want. Runs folded into one worker and with two.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -124,7 +124,7 @@ static void unsubscribable_publications_notify_no_subscription(void **state)
 
 /* ---- _meta of the application ---------------------------------------------------------------- */
 
-/* Says of itself what it was given. */
+/* Its _meta repeats what it was given. */
 static void telling(void *user, struct tidings_read *read, struct tidings_str uri)
 {
     struct tidings_error why;
@@ -217,7 +217,7 @@ static void concurrent_publications_deliver_last_value(void **state)
     }
 }
 
-/* ---- whose a URI is -------------------------------------------------------------------------- */
+/* ---- ownership of a URI ---------------------------------------------------------------------- */
 
 static void publish_requires_uri_below_prefix(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Registering and removing resources, templates and subscriptions on several threads at once, from
- * before the server runs until after it has stopped, while clients list, read and listen.
+ * Several threads register and remove resources, templates and subscriptions, from before the start
+ * of the server until after its stop, while clients list, read and listen.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +15,13 @@
 #include "support/served.h"
 
 #define THREADS 4
-#define KEPT 5 /* of each thread, at the end of a round */
+#define KEPT 5 /* of each thread, after a round */
 
 struct hand {
     pthread_t thread;
     int number;
     unsigned rounds; /* atomic: finished */
-    unsigned ended;  /* atomic: subscriptions that were told of their end */
+    unsigned ended;  /* atomic: subscriptions that received their end event */
     bool done;       /* atomic: stop after this round */
     const char *failed;
 };
@@ -53,7 +53,7 @@ static int put(const char *uri, bool is_template)
                        : tidings_server_add_resource(served(), &about, read_uri, NULL, NULL);
 }
 
-/* Adds, sees that what is there is taken, removes, leaves KEPT. */
+/* Adds resources, checks that duplicates are rejected, removes them, and leaves KEPT. */
 static void round_of(struct hand *h)
 {
     char uri[64];
@@ -168,7 +168,7 @@ static void registration_is_safe_during_stop(void **state)
     begin_work();
     await_rounds(2);
     served_stop();
-    await_rounds(2); /* … and after it has stopped, when nothing is taken any more */
+    await_rounds(2); /* … and after its stop, when it accepts nothing */
     end_work();
     assert_int_equal(put("app:///t/z", false), TIDINGS_E_CLOSED);
 }

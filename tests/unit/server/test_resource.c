@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * /resource over plain HTTP, from the side of a program: formats that a handler offers, handlers
- * that answer later, from another thread or when nobody waits any more; writing.
+ * /resource over plain HTTP, as a program uses it: formats of a handler, handlers that answer
+ * later, on another thread or after a disconnect; writes.
  */
 #include <sched.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 
 #include "support/served.h"
 
-/* ---- what is served -------------------------------------------------------------------------- */
+/* ---- served resources ------------------------------------------------------------------------ */
 
 static int both_formats(struct tidings_read *read, struct tidings_error *err)
 {
@@ -170,7 +170,8 @@ static void client_disconnect_cancels_its_request(void **state)
     while (!tidings_read_cancelled(read)) {
         sched_yield();
     }
-    answer_slowly(read); /* nobody hears it, and what was asked is still there to be compared */
+    answer_slowly(
+        read); /* no client receives it, and the request is still available for comparison */
     check(get("app:///a", ""), "200", "text/plain", NULL);
 }
 
@@ -208,7 +209,7 @@ static void program_page_wins_over_resource_at_same_path(void **state)
     check(get("app:///a", ""), "200", "text/plain", "mine");
 }
 
-/* ---- structs that are filled in ---------------------------------------------------------------
+/* ---- structs filled by the program -------------------------------------------------------------
  */
 
 static void zeroed_description_uses_defaults(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options and limits of subscriptions that the program sets while the server runs.
+ * Subscription options and limits that the program sets while the server runs.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void set_well(const char *prefix, const char *options, const char *limits
     }
 }
 
-/* Only what is heard first, and the end: there may be many in between. */
+/* Keeps the first update and the end, because many may arrive between them. */
 static void hear_first(void *user, const struct tidings_update *update)
 {
     struct ears *e = user;
@@ -42,8 +42,8 @@ static void hear_first(void *user, const struct tidings_update *update)
     }
 }
 
-/* Both levels are told again and again, `info` before `error`; the first that is heard, or why
- * nothing ever will be. */
+/* Both levels are announced repeatedly, `info` before `error`. Returns the first one received, or
+ * the reason why none can arrive. */
 static const char *first_level(const char *json)
 {
     static struct ears e;
@@ -74,7 +74,7 @@ static void runtime_rules_apply_to_later_subscriptions(void **state)
     set_well("app:///", ERRORS, "");
     assert_non_null(strstr(first_level("{\"windowMs\":0}"), "error"));
     assert_non_null(strstr(first_level("{\"windowMs\":70001}"), "0 to 60000")); /* the server's */
-    set_well("app:///a", "", "{\"filter\":false}"); /* longer, and says nothing of a default */
+    set_well("app:///a", "", "{\"filter\":false}"); /* longer, and without a default */
     assert_non_null(strstr(first_level("{\"filter\":{}}"), "'filter' may not be used here"));
     set_well("app:///a", "{\"filter\":{}}", "");
     set_well("", "{\"windowMs\":1}", "");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A confined server, from the inside: resources whose handlers try what whoever took the process
- * over would try. The server is a child of the test, which asks it over HTTP.
+ * A confined server from the inside: resources whose handlers try the actions of an attacker in the
+ * process. The server is a child of the test, which queries it over HTTP.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -37,7 +37,7 @@
 #endif
 
 static struct {
-    char dir[64]; /* served/, kept/, tokens outside of both */
+    char dir[64]; /* served/, kept/, and tokens outside both */
     pid_t pid;
     int ready; /* the port, when it serves */
     unsigned port;
@@ -61,7 +61,7 @@ static void put(const char *name, const char *text)
     fclose(file);
 }
 
-/* ---- what is tried --------------------------------------------------------------------------- */
+/* ---- attempts -------------------------------------------------------------------------------- */
 
 static int opening(const char *path, int flags)
 {
@@ -89,7 +89,7 @@ static int try_served(void)
     return opening(at("served/a"), O_RDONLY);
 }
 
-/* As the file provider does it, with the root that is there now. */
+/* Like the file provider, with the current root. */
 static int try_beneath(void)
 {
     char path[128];
@@ -344,7 +344,7 @@ static void sandbox_is_off_if_user_disables_it(void **state)
     assert_int_equal(tried("fork"), 0);
 }
 
-/* A directory that no rule knows, since it was made after the start: the helper opens it. */
+/* A directory without a rule, because it was created after the start: the helper opens it. */
 static void replaced_root_directory_is_readable(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was secret is wiped before its memory is given back: an allocator looks for it in every
- * block that is freed.
+ * Secrets are wiped before their memory is freed: an allocator searches every freed block for them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +35,7 @@ static void write_file(char path[64], const char *text)
     fclose(file);
 }
 
-/* Also when it grows, which moves it. */
+/* Even if it grows, which moves it. */
 static void secret_buffer_is_wiped(void **state)
 {
     (void)state;
@@ -50,7 +49,7 @@ static void secret_buffer_is_wiped(void **state)
         }
         buf_deinit(&b);
         long found = secret_alloc_stop();
-        assert_true(is_secret ? found == 0 : found > 0); /* the allocator does see it */
+        assert_true(is_secret ? found == 0 : found > 0); /* the allocator finds unwiped ones */
     }
 }
 
@@ -60,8 +59,7 @@ static void credentials_and_token_files_are_wiped(void **state)
     char path[64];
     struct credentials *c = NULL;
     struct token_file *f = NULL;
-    static const char *const secrets[] /* as it is, and as it is sent */ = {"hunter2",
-                                                                            "dGlkaW5nczpodW50ZXIy"};
+    static const char *const secrets[] /* raw, and as sent */ = {"hunter2", "dGlkaW5nczpodW50ZXIy"};
     write_file(path, "tidings:hunter2\n");
     for (size_t i = 0; i < 2; i++) {
         secret_alloc_start(tidings_str(secrets[i]));
@@ -80,7 +78,7 @@ static void credentials_and_token_files_are_wiped(void **state)
     unlink(path);
 }
 
-/* Those of requests that are let in, of such that are not, and of one that nobody waits for. */
+/* Tokens of accepted requests, of rejected requests, and of an abandoned request. */
 static void request_tokens_are_wiped(void **state)
 {
     char *token = NULL, *line = NULL, path[64], kept[128], head[512];

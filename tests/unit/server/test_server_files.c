@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server with a store does with what is known of files, from the inside: how many watched
- * subtrees it remembers and that one counts once, and that it can begin or says why when memory
- * runs out.
+ * File state in a server with a store, from the inside: the number of remembered watched subtrees,
+ * counting of repeats, and a clean error if memory runs out at start.
  */
 #include <limits.h>
 #include <poll.h>
@@ -28,7 +27,7 @@
 #include "support/fail_alloc.h"
 #include "support/remove_tree.h"
 
-#define MOST 100000u /* whose history is kept: docs/internal-limits.md */
+#define MOST 100000u /* the owners of history: docs/internal-limits.md */
 
 struct fixture {
     char base[64], root[80], store[80], prefix[100];
@@ -94,7 +93,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* ---- how many are remembered ----------------------------------------------------------------- */
+/* ---- limits on remembered subtrees ----------------------------------------------------------- */
 
 static void on_state(void *user, const struct tidings_state_event *event)
 {
@@ -109,11 +108,11 @@ static void on_update(void *user, const struct tidings_update *update)
     (void)update;
 }
 
-/* Somebody watches one file, so that its mount is saved. */
+/* A client watches one file, so the server saves its mount. */
 static void watch_one(const struct fixture *f)
 {
     struct tidings_error err = {0};
-    static bool is_active; /* until the server has ended */
+    static bool is_active; /* until the server stops */
     is_active = false;
     char uri[120];
     (void)snprintf(uri, sizeof uri, "%sone", f->prefix);
@@ -167,14 +166,14 @@ static void remembered_files_are_limited(void **state)
     assert_int_equal(count_kept(f, "one"), 1);
     assert_int_equal(count_kept(f, "99999"), 1);
     assert_int_equal(count_kept(f, "100000"), 0);
-    begin_run(f); /* also those of runs before count */
+    begin_run(f); /* including subtrees of earlier runs */
     watch_one(f);
     know(f, 200000, 200010);
     end_run(f);
     assert_int_equal(count_kept(f, "*"), MOST);
 }
 
-/* Who subscribes to the same again and again takes no room from others. */
+/* A client that repeats a subscription uses no space of others. */
 static void repeated_subscription_counts_once(void **state)
 {
     struct fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The samples of the last 15 minutes: how they read, and that the oldest go.
+ * The samples of the last 15 minutes: their format, and eviction of the oldest.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What small programs need: timers, a provider that only lists and reads, the life of a program.
+ * Features for small programs: timers, a provider with only list and read, the life of a program.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -184,7 +184,7 @@ static void main_reports_failure_with_exit_status(void **state)
     tidings_server_destroy(server);
 }
 
-/* What a program of one server prints there. */
+/* The standard error of a program with one server. */
 static char *main_writes(struct tidings_server *server, char *word, int fd, int expected)
 {
     char *argv[] = {(char *)(uintptr_t) "/usr/bin/x", word, NULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a page of the server's own state begins.
+ * The start of a page in the server's own state.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static void row_contains_peer_and_optional_location(void **state)
     struct status_after after;
     assert_true(status_after_parse(STR("4294967297"), &after));
     assert_int_equal(after.peer, 4294967297u);
-    assert_true(after.index == UINT64_MAX); /* everything of it was told */
+    assert_true(after.index == UINT64_MAX); /* the whole row was parsed */
     assert_true(status_after_parse(STR("4294967297.0"), &after));
     assert_int_equal(after.index, 0);
     assert_true(status_after_parse(STR("18446744073709551615.18446744073709551615"), &after));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server that is stepped by the program, and the states a server can be in. Meant to run under
- * the thread sanitizer too.
+ * A server that the program steps, and the states of a server. Also runs under the thread
+ * sanitizer.
  */
 #include <dirent.h>
 #include <poll.h>
@@ -49,7 +49,7 @@ static size_t count_threads(void)
     return count_entries("/proc/self/task");
 }
 
-/* A thread that was joined may be seen a moment longer. */
+/* A joined thread may remain visible for a moment. */
 static void assert_threads(size_t expected)
 {
     time_t until = time(NULL) + 30;
@@ -118,7 +118,7 @@ static void start(void)
     }
 }
 
-/* Turns as a host takes them, until the server has ended. */
+/* Takes turns like a host, until the server has ended. */
 static void step_to_the_end(void)
 {
     int rc;
@@ -162,7 +162,7 @@ static void *announce_one(void *arg)
 static void change_on_another_thread_makes_descriptor_ready(void **state)
 {
     (void)state;
-    static bool heard; /* it is told of the end too, when this is over */
+    static bool heard; /* it also receives the end event, after this */
     pthread_t thread;
     void *result = NULL;
     heard = false;
@@ -240,7 +240,7 @@ static void server_ends_at_once_if_stopped_before_start(void **state)
     step_to_the_end();
 }
 
-/* A read that is answered by another thread, after the server was told to stop. */
+/* A read answered on another thread, after the server's stop. */
 struct late {
     struct tidings_read *read;
     pthread_t thread;
@@ -309,7 +309,7 @@ static void keep_line(void *user, enum tidings_log_level level, struct tidings_s
     (void)snprintf(user, 256, "%.*s", (int)line.len, line.ptr);
 }
 
-/* Some seconds are waited for it; then the server goes and says why, and what the request needs
+/* The server waits some seconds; then it ends and logs the reason, and the request's memory
  * stays. */
 static void unanswered_request_does_not_block_shutdown(void **state)
 {
@@ -530,7 +530,7 @@ static void *nothing(void *arg)
 
 int main(void)
 {
-    pthread_t first; /* a sanitizer starts a thread of its own along with the first */
+    pthread_t first; /* a sanitizer starts its own thread with the first one */
     if (pthread_create(&first, NULL, nothing, NULL) != 0 || pthread_join(first, NULL) != 0) {
         return 1;
     }

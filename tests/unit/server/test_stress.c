@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A thousand listens on one resource, a thousand changes of it at a hundred a second: each hears of
- * every one, alone or merged, and of the last; counters add up; nothing stays behind.
+ * A thousand listens on one resource, which changes a thousand times at a hundred per second: each
+ * listen receives every change, single or coalesced, and the last one; counters add up; no state
+ * remains.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,16 +23,16 @@
 
 #define PER_SECOND 100u
 #define LEFT_MAX (64u * 1024u)
-#define SILENCE_MS 60000 /* without any event for so long: it will not come any more */
+#define SILENCE_MS 60000 /* no event for this long means that it will not arrive */
 
-/* Under a sanitizer (TIDINGS_SLOW) a tenth of each. */
+/* Under a sanitizer (TIDINGS_SLOW), a tenth of each. */
 static unsigned listens = 1000, changes = 1000;
 
 struct reader {
     int fd;
     unsigned newest; /* the last number it heard */
-    unsigned told;   /* changes, merged ones counted */
-    size_t len;      /* of a message that is not complete yet */
+    unsigned told;   /* changes, including coalesced ones */
+    size_t len;      /* of an incomplete message */
     char text[4096];
 };
 
@@ -104,7 +105,7 @@ static void read_all(struct reader *readers, int epoll)
     }
 }
 
-/* What is made once and kept, a ring of each worker for one, is there before the counting. */
+/* Memory that is allocated once and kept, such as a ring per worker, exists before the count. */
 static void warm_up(void)
 {
     int fds[64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who is subscribed to what: sessions, listens and the program itself, asked from outside and from
- * callbacks, ended one by one and altogether, while everything comes and goes.
+ * Queries for subscribers: sessions, listens and the program itself, queried from outside and from
+ * callbacks, ended one by one and together, during constant churn.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static int covering(const char *uri, struct found *f)
     return tidings_server_subscribers(served(), tidings_str(uri), note, f, &err);
 }
 
-/* Subscribing and vanishing take a while; then as many cover `uri`. */
+/* Subscribes and disconnects take a while; then this number of subscriptions covers `uri`. */
 static void await_covering(const char *uri, int count, struct found *f)
 {
     time_t until = time(NULL) + PATIENCE_S;
@@ -113,7 +113,7 @@ static void subscribe(const char *session, const char *uri)
     assert_non_null(strstr(legacy(session, "resources/subscribe", params), "\"result\""));
 }
 
-/* Everything the stream says until it ends or says `last`. */
+/* Everything on the stream until it ends or contains `last`. */
 static const char *await_said(int fd, const char *last)
 {
     static char said[65536];
@@ -130,7 +130,7 @@ static const char *await_said(int fd, const char *last)
     return said;
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static void subscribers_are_found_by_covered_uri(void **state)
 {
@@ -181,7 +181,7 @@ static void subscribers_are_found_by_covered_uri(void **state)
     assert_int_equal(f.count, 2);
     close(one);
     close(many);
-    await_covering("", 2, &f); /* who vanishes is forgotten */
+    await_covering("", 2, &f); /* a vanished client is forgotten */
     assert_int_equal(tidings_server_totals(served(), &t, NULL), 0);
     assert_int_equal(t.subscribers, 2);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Certificates that are replaced while the server runs, here stepped by the program: who comes gets
- * the new one, who is there notices nothing, and a mistake changes nothing.
+ * Certificates replaced while the server runs, here stepped by the program: new clients get the new
+ * certificate, connections stay open, and a failed reload changes nothing.
  */
 #include <tidings/server.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tools through the public header: what a description may say, tools that come and go on several
- * threads while they are called, calls that several threads answer, and memory that runs out.
+ * Tools through the public header: valid descriptions, tools added and removed on several threads
+ * during calls, calls answered by several threads, and allocation failures.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -159,7 +159,7 @@ static void registration_survives_any_failed_allocation(void **state)
 
 /* ---- several threads answer ------------------------------------------------------------------ */
 
-/* Calls on their way from the worker to the threads that answer them. */
+/* Calls in transit from the worker to the threads that answer them. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -199,7 +199,7 @@ static void *work_off(void *unused)
     return NULL;
 }
 
-/* Adds and removes its own tool until it is over. */
+/* Adds and removes its own tool until the test is over. */
 static void *come_and_go(void *name)
 {
     struct tidings_tool about = described(name);
@@ -231,7 +231,7 @@ static void open_session(char id[64])
     snprintf(id, 64, "%.*s", (int)strcspn(at + 16, "\r"), at + 16);
 }
 
-/* A batch of calls, each with its own argument; every one is answered once. */
+/* A batch of calls, each with its own argument; each gets one answer. */
 static void call_many(const char *session)
 {
     static char body[BATCH * 200];

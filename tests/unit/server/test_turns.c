@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Fairness, turn by turn: a server that the program steps, one client that has sent a flood, and
- * one that has asked once.
+ * Fairness, turn by turn: a server that the program steps, a client that has sent a flood, and a
+ * client with one request.
  */
 #include <arpa/inet.h>
 #include <poll.h>
@@ -72,7 +72,7 @@ static const char *request(bool is_http)
     static const char body[] =
         "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"initialize\",\"params\":{}}";
     static char text[512];
-    if (is_http) { /* a mistake, which is answered like anything else */
+    if (is_http) { /* an error, answered like any other request */
         snprintf(text, sizeof(text),
                  "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  "Content-Length: %zu\r\n\r\n%s",
@@ -90,7 +90,7 @@ static void send_all(int fd, const char *text, size_t times)
     }
 }
 
-/* How many answers have come since it was last asked. */
+/* The number of answers since the last call. */
 static size_t answers(int fd)
 {
     static char bytes[1 << 20];
@@ -142,7 +142,7 @@ static void lines_are_answered_over_several_turns(void **state)
     check_turns("tcp");
 }
 
-/* The loop must not sleep while somebody waits for its next turn. */
+/* The loop must not sleep while a client waits for its next turn. */
 static void host_timeout_is_zero_while_work_remains(void **state)
 {
     (void)state;

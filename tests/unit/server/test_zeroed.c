@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * `= {0}` of every struct that a program fills in, given to the function that takes it: it is the
- * default, or it is refused with the member that is missing. Nothing is made of it by mistake.
+ * `= {0}` for every struct that a program fills in, passed to its function: the library uses the
+ * default or rejects it and names the missing member. It never acts on a zeroed struct by mistake.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ static int zero_begin(void **state)
     (void)state;
     server = tidings_server_create(NULL);
     client = tidings_client_create("tcp://127.0.0.1:1", &(struct tidings_client_options){0}, NULL);
-    return server && client ? 0 : -1; /* of the options of a client zero is the default */
+    return server && client ? 0 : -1; /* zero is the default in the client's options */
 }
 
 static int zero_end(void **state)
@@ -59,7 +59,7 @@ static void zeroed_structs_use_defaults(void **state)
     tidings_client_destroy(launched);
 }
 
-/* What came of it: the code, and what its sentence has to name. */
+/* The outcome: the code, and the word that its message must contain. */
 #define REFUSED(call, member)                                                                      \
     do {                                                                                           \
         struct tidings_error err = {0, ""};                                                        \
