@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client against a scripted server: both eras, refusals, reconnection, resumption, reading.
+ * The client against a scripted server: both eras, rejections, reconnection, resumption, reads.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,7 +33,7 @@ struct seen {
     struct tidings_client *client;
     char text[4096];
     int updates, stop_after; /* so many updates … */
-    int watched, until;      /* … and so many accepted URIs */
+    int watched, until;      /* … and this number of accepted URIs */
     bool stop_when_disconnected;
     const char *read_uri; /* read this inside the update */
     uint32_t retry_ms;
@@ -84,7 +84,7 @@ static void on_state(void *user, const struct tidings_state_event *e)
     }
 }
 
-/* Watch x://a and x://b against `answer`; what run returned. */
+/* Watches x://a and x://b against `answer`; returns the result of run. */
 static int watch(scripted_fn answer, struct seen *s, struct scripted_server *server,
                  struct tidings_error *err)
 {
@@ -170,7 +170,7 @@ static void resource_can_be_read_inside_an_update(void **state)
                                 "updated x://a/2 x://a\nread {\"contents\":[]}\n");
 }
 
-/* The first stream breaks off, the second ends in order, the third brings a change. */
+/* The first stream breaks, the second ends cleanly, the third contains a change. */
 static void breaking_server(struct scripted_server *s, const struct scripted_request *r)
 {
     (void)s;
@@ -518,7 +518,7 @@ static void read_sends_resource_name_in_header(void **state)
     scripted_stop(&server);
 }
 
-/* The stream of the read ends before its answer, twice; the answer is fetched. */
+/* The stream of the read ends twice before its answer; the client fetches the answer. */
 static void polled_server(struct scripted_server *s, const struct scripted_request *r)
 {
     (void)s;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Options of what is watched, in both eras, and again after an interruption; failures that a server
- * explains.
+ * Subscription options in both eras, and after an interruption; failures that a server explains.
  */
 #include <semaphore.h>
 #include <setjmp.h>
@@ -24,11 +23,11 @@
     "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":"        \
     "{\"uri\":\"x://a\"}}\n\n"
 
-/* The servers here know no reading: what is watched is not to be compared. */
+/* The servers here do not support reads, so the client must not compare. */
 static const struct tidings_client_options quick = {
     .retry_min_ms = 1, .retry_max_ms = 2, .no_compare = true};
 
-/* What was sent with each subscription, a line each. */
+/* The options of each subscription, one per line. */
 struct sent {
     struct tidings_client *client;
     struct tidings_subscription *first; /* of x://a */
@@ -37,7 +36,7 @@ struct sent {
     int updates, subscribed, streams, in_effect;
 };
 
-/* From "dev.tidings/options" on, or nothing. */
+/* The text from "dev.tidings/options" on, or an empty string. */
 static void note(struct scripted_server *s, const struct scripted_request *r)
 {
     struct sent *sent = s->user;
@@ -161,7 +160,7 @@ static void legacy_subscription_carries_its_own_options(void **state)
     assert_int_equal(tidings_client_run(sent.client, &err), 0);
     scripted_stop(&server);
     tidings_client_destroy(sent.client);
-    /* One line for each, in the order in which they happened to arrive. */
+    /* One line for each, in order of arrival. */
     if (sent.options[0] == '\n') {
         assert_string_equal(sent.options, "\n\"dev.tidings/options\":{\"windowMs\":0\n");
     } else {
@@ -169,7 +168,7 @@ static void legacy_subscription_carries_its_own_options(void **state)
     }
 }
 
-/* It forgets the session after the first stream, and refuses the first subscription of the next. */
+/* It drops the session after the first stream, and rejects the first subscription of the next. */
 static void forgetful_server(struct scripted_server *s, const struct scripted_request *r)
 {
     struct sent *sent = s->user;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server without cursors does not tell is found by comparing.
+ * Comparison finds changes that a server without cursors does not report.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -17,8 +17,8 @@
 #include "client/subscriptions.h"
 #include "support/fake_transport.h"
 
-/* A server of a few resources, x:/0 … x:/9, each with a number as its contents; negative: it is not
- * there. */
+/* A server with a few resources, x:/0 … x:/9, each with a number as its contents; negative:
+ * missing. */
 struct world {
     struct fake fake;
     struct tidings_client *client;
@@ -28,7 +28,7 @@ struct world {
     int filler;     /* more resources in the list */
     bool is_hidden; /* nothing can be read */
     bool is_held;   /* reads are not answered */
-    bool is_slow;   /* a page of the list takes longer than all may */
+    bool is_slow;   /* a page of the list takes longer than the whole list may */
     bool is_deadly; /* … and end the connection */
     char told[4096];
 };
@@ -123,7 +123,7 @@ static struct watch *only_watch(struct world *w)
     return list_entry(w->client->watches.next, struct watch, link);
 }
 
-/* Until nothing is being looked at and there is something to compare with. */
+/* Waits until no comparison runs and there is data to compare with. */
 static void await_comparison(struct world *w)
 {
     struct watch *watch = only_watch(w);
@@ -145,7 +145,7 @@ static void open_world(struct world *w, const char *uri, const struct tidings_cl
     await_comparison(w);
 }
 
-/* The connection ends, long after everything was seen unless `is_soon`. */
+/* The connection ends: soon if `is_soon`, otherwise long after the client saw everything. */
 static void lose(struct world *w, bool is_soon)
 {
     struct watch *watch = only_watch(w);
@@ -316,7 +316,7 @@ static void container_children_are_compared_with_list(void **state)
     struct world w = {.values = {1, 1, 1, -1, -1, 1, -1, -1, -1, -1}};
     open_world(&w, "x:/", NULL);
     lose(&w, false);
-    expect(&w, ""); /* y:/other changes all the time, and is not below */
+    expect(&w, ""); /* y:/other changes constantly, and is not below */
     w.values[1] = 2;
     w.values[2] = -1;
     w.values[9] = 1;
@@ -375,7 +375,7 @@ static void slow_list_is_a_gap(void **state)
     w.looks = 0;
     lose(&w, false);
     expect(&w, "gap x:/\nfound truncated updated x:/\n");
-    assert_int_equal(w.looks, 1); /* the second page was not asked for */
+    assert_int_equal(w.looks, 1); /* the client did not request the second page */
     tidings_client_destroy(w.client);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connecting, over a transport without a server: which era it is, and when to come back.
+ * Connecting, over a transport without a server: detection of the era, and reconnect delays.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -104,7 +104,7 @@ static void server_is_initialized_if_discovery_kills_it_twice(void **state)
     tidings_client_destroy(c);
 }
 
-/* A modern server whose connections break so often before it has answered. */
+/* A modern server whose first connections break before its answer. */
 static void breaking(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     unsigned *times = f->user;
@@ -127,7 +127,7 @@ static void broken_connection_leaves_era_unknown(void **state)
     assert_int_equal(f.opened, 2);
     assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_MODERN);
     tidings_client_destroy(c);
-    /* What was guessed is forgotten with the connection. */
+    /* The client drops its guess with the connection. */
     times = 2;
     c = fake_client(&f, breaking, &times, NULL);
     assert_int_equal(tidings_client_connect(c, NULL), 0);
@@ -139,7 +139,7 @@ static void broken_connection_leaves_era_unknown(void **state)
     assert_int_equal(tidings_client_connect(c, NULL), 0);
     assert_int_equal(tidings_client_info(c)->era, TIDINGS_ERA_MODERN);
     tidings_client_destroy(c);
-    /* A server that dies of it each time is found to be legacy each time. */
+    /* A server that crashes on discovery each time is detected as legacy each time. */
     c = fake_client(&f, mortal, NULL, NULL);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(tidings_client_connect(c, NULL), 0);
@@ -205,7 +205,7 @@ static void clean_close_is_retried_soon(void **state)
         assert_int_equal(due, clock.monotonic_ns / 1000000 + s.pause_ms);
         clock.monotonic_ns = due * 1000000;
     }
-    assert_true(early > 0 && late > 0); /* by chance not so in 2^99 runs */
+    assert_true(early > 0 && late > 0); /* false by chance in one of 2^99 runs */
     tidings_client_destroy(s.client);
     clock_set_fake(NULL);
 }
@@ -231,7 +231,7 @@ static void configured_version_is_the_only_one(void **state)
     tidings_client_destroy(c);
 }
 
-/* A server that names what it speaks, in an error (-32022) or a result, and never anything else. */
+/* A server that lists its versions, in an error (-32022) or a result, and sends nothing else. */
 struct naming {
     const char *versions;
     bool is_result;
@@ -289,7 +289,7 @@ static void rejected_revision_means_modern_server(void **state)
          TIDINGS_E_UNSUPPORTED,
          "server/discover 1\n",
          "nor says what"},
-        /* It names one that has sessions. */
+        /* It lists one with sessions. */
         {{"[\"2025-11-25\"]", false, 9},
          0,
          "server/discover 1\ninitialize 2\nnotifications/initialized 0\n",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Live copies of an entity, patches of which get lost, over a transport without a server.
+ * Live copies of an entity with lost patches, over a transport without a server.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static void on_copy(void *user, const struct tidings_copy_state *s)
     for (int i = 1; i <= ENTITY_MAX_VERSIONS; i++) {
         w->version = str_eq(s->valid_from, tidings_str(entity_instant(i, at))) ? i : w->version;
     }
-    /* Whatever was lost, it is a version that there was. */
+    /* Whatever was lost, the copy equals a real version. */
     if (s->value.len > 0 && !s->problem) {
         entity_put_value(value, sizeof(value), w->version);
         struct json *is = NULL, *should = NULL;
@@ -87,7 +87,7 @@ static void until_log(struct watcher *w, const struct entity *e, const char *lin
     }
 }
 
-/* With version `kept`; 0: with nothing. */
+/* With version `kept`; 0: without a version. */
 static void begin(struct entity *e, struct watcher *w, int kept)
 {
     char at[32], value[4096] = "";
@@ -217,7 +217,7 @@ static void return_later(bool is_legacy)
     while (e.fake.opened < 2) {
         step(&w);
     }
-    e.returns_after = 3; /* so it can be read right after it was refused */
+    e.returns_after = 3; /* so a read right after the rejection succeeds */
     until(&w, "4\n");
     until_log(&w, &e, "subscribe 2024-01-01T10:04:00.000Z\n");
     e.current = 5;
@@ -402,7 +402,8 @@ static uint32_t roll(uint32_t *seed)
     return *seed >> 16;
 }
 
-/* One thing by chance: a version, a deletion, a return, a loss of the connection or of memory. */
+/* One random event: a version, a deletion, a restoration, a lost connection or a failed
+ * allocation. */
 static void happen(struct entity *e, uint32_t *seed)
 {
     uint32_t kind = roll(seed) % 16;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Credentials of the program: asked before each request, told of each refusal, waited for without a
- * deadline, and left alone once nobody waits.
+ * Credentials of the program: the client queries them before each request, reports each rejection,
+ * waits without a deadline, and stops calling once no request waits.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -27,21 +27,21 @@
 
 enum reply { SHOW_AGAIN, WAIT, GIVE_UP };
 
-/* What the program's credentials do, and what they were asked. */
+/* The behavior of the program's credentials, and the calls they received. */
 struct scene {
     struct scripted_server server;
     struct tidings_client *client;
     struct tidings_credentials credentials;
     enum reply reply;
     atomic_int status; /* of a refusal; 0: 401 */
-    int token;         /* the one that is shown; 0: none */
-    atomic_int wanted; /* … and that the server wants */
+    int token;         /* the one to send; 0: none */
+    atomic_int wanted; /* … and the one that the server expects */
     int shown, refused, forgotten;
     unsigned last_attempt;
     bool fails;        /* what was waited for */
     bool is_socket;    /* the server is reached by WebSocket */
-    bool prepares;     /* the next request waits before it goes out */
-    const char *extra; /* a line that is shown too; NULL: none */
+    bool prepares;     /* the next request waits before the client sends it */
+    const char *extra; /* an additional line to send; NULL: none */
     int fd;            /* readable: `done` is due */
     uint64_t ticks;    /* steps before it is */
     tidings_credentials_done_fn done;
@@ -123,7 +123,7 @@ static void step(void *user)
     uint64_t count;
     if (s->ticks > 0) {
         s->ticks--;
-        s->clock.monotonic_ns += 1000000000; /* a second goes by, where time is the test's own */
+        s->clock.monotonic_ns += 1000000000; /* a second passes, if the test controls time */
         return;
     }
     assert_int_equal(read(s->fd, &count, sizeof(count)), sizeof(count));
@@ -213,13 +213,13 @@ static void credential_wait_extends_the_deadline(void **state)
     int rc = tidings_client_connect(s.client, NULL);
     clock_set_fake(NULL);
     assert_int_equal(rc, 0);
-    assert_int_equal(s.ticks, 0); /* a hundred seconds, of which an answer may take two */
+    assert_int_equal(s.ticks, 0); /* a hundred seconds; an answer may take two */
     assert_int_equal(s.refused, 1);
     assert_int_equal(s.forgotten, 0);
     end(&s);
 }
 
-/* Also when that failed: what there is may do. */
+/* Even if the renewal failed, because the current credentials may suffice. */
 static void request_waits_for_credential_renewal(void **state)
 {
     (void)state;
@@ -288,7 +288,8 @@ static void pending_credentials_are_dropped_with_client(void **state)
     assert_int_equal(s.forgotten, 1);
 }
 
-/* The request that begins a connection is refused as any other, and waits as any other. */
+/* The server can reject the handshake like any request, and the handshake waits like any
+ * request. */
 static void websocket_handshake_waits_for_credentials(void **state)
 {
     struct tidings_error err = {0};
@@ -334,7 +335,7 @@ static void invalid_header_lines_are_rejected(void **state)
     }
 }
 
-/* Whoever is there, it is not "localhost", for which somebody may have given a token. */
+/* The server at the socket is not "localhost", which may have a token. */
 static void unix_socket_server_receives_no_credentials(void **state)
 {
     struct scene s = {.token = 1, .wanted = 1};

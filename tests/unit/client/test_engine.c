@@ -139,7 +139,7 @@ static void unanswered_request_is_cancelled(void **state)
     tidings_client_destroy(c);
 }
 
-/* Says how far it is four times, later than the time limit in all, then answers. */
+/* Reports progress four times, past the time limit in total, then answers. */
 static void slow(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     struct json *token = jv_get(jv_get(jv_get(m, "params"), "_meta"), "progressToken");
@@ -279,7 +279,7 @@ static void server_request_is_answered(void **state)
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Page "b" follows the first, "c" follows "b", and with user set "b" follows "c". */
+/* Page "b" follows the first, "c" follows "b", and if `user` is set, "b" follows "c". */
 static void paging(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     struct tidings_str cursor = jv_str(jv_get(jv_get(m, "params"), "cursor"));
@@ -322,7 +322,7 @@ static void lists_are_complete_across_pages(void **state)
     tidings_client_destroy(c);
 }
 
-/* A page with something in it, and always another one. What has no URI is no entry of a walk. */
+/* A page with one entry, and always a next page. A walk ignores entries without a URI. */
 static void never_ending(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     (void)m;
@@ -364,12 +364,12 @@ static void endless_lists_are_aborted(void **state)
     tidings_client_destroy(c);
 }
 
-/* The same, but each page comes a second before it would be too late; `step_ns` is that time. */
+/* The same, but each page arrives a second before the deadline; `step_ns` is that time. */
 struct dripping {
     struct clock_fake clock;
     uint64_t step_ns;
     unsigned asked;
-    bool has_folders; /* each page is a folder of one more, and all there is in it */
+    bool has_folders; /* each page is a folder in the previous one, and its only entry */
 };
 
 static void drip(struct fake *f, const char *method, int64_t id, struct json *m)
@@ -414,7 +414,7 @@ static void slow_lists_are_aborted(void **state)
     clock_set_fake(NULL);
 }
 
-/* The program's own time with an element is not the server's. */
+/* The program's own time with an element does not count against the server. */
 static int dawdle(void *user, struct tidings_str item)
 {
     struct dripping *d = user;
@@ -436,7 +436,7 @@ static void program_can_process_list_slowly(void **state)
     clock_set_fake(NULL);
 }
 
-/* Each list that ends is good for three seconds more. */
+/* Each complete list extends the deadline by three seconds. */
 static void walk_deadline_extends_per_list(void **state)
 {
     (void)state;
@@ -450,7 +450,7 @@ static void walk_deadline_extends_per_list(void **state)
     struct tidings_client *c = fake_client(&f, drip, &d, NULL);
     assert_int_equal(tidings_client_walk(c, "m:/", &limits, pass_over, &told, &err), 0);
     assert_int_equal(told, 1000);
-    assert_int_equal(d.asked, 1000); /* 3,000 s, and always a folder that was not met before */
+    assert_int_equal(d.asked, 1000); /* 3,000 s, and always a new folder */
     d.step_ns = UINT64_C(29000000000);
     d.asked = 0;
     assert_int_equal(tidings_client_walk(c, "m:/", &limits, pass_over, &told, &err),
@@ -460,7 +460,7 @@ static void walk_deadline_extends_per_list(void **state)
     clock_set_fake(NULL);
 }
 
-/* Every folder has a file, itself, and folders "1" and "2" below it, without end. */
+/* Every folder contains a file, itself, and folders "1" and "2" below it, endlessly. */
 static void maze(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     struct tidings_str uri = jv_str(jv_get(jv_get(m, "params"), "uri"));

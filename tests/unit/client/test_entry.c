@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Servers as the files of hosts name them: what an entry says is done, and what is wrong with one
- * is said.
+ * Servers as host files describe them: the client applies an entry and reports its errors.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Errors of servers become codes of ours, and say their own code once.
+ * Server errors become our codes, and contain their own code once.
  */
 #include "client/client.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client that misses nothing, against a scripted server that breaks off, repeats itself and
- * begins again.
+ * A client that misses nothing, against a scripted server that disconnects, repeats itself and
+ * restarts.
  */
 #include <semaphore.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ struct scene {
     uint32_t silence_ms;
     const char *then; /* at the first update: subscribe to this as well */
     struct tidings_subscribe_options on;
-    sem_t watched; /* as often as the client said so */
+    sem_t watched; /* the number of times that the client sent it */
 };
 
 static void say(struct scene *s, const char *what, struct tidings_str a, struct tidings_str b)
@@ -113,7 +113,7 @@ static void has_not(const struct scripted_request *r, const char *part)
     check(r, !strstr(r->body, part), part);
 }
 
-/* Breaks off in the middle of an event; tells once more what was told, then what was not. */
+/* Breaks in the middle of an event; repeats delivered changes, then sends new ones. */
 static void cutting(struct scripted_server *server, const struct scripted_request *r)
 {
     (void)server;
@@ -179,7 +179,7 @@ static void stream_resumes_at_bookmark(void **state)
     assert_string_equal(s.text, "watching x://a\nagain x://a\nupdated x://a e.91\n");
 }
 
-/* The acknowledgement is lost twice, then the server is another one. */
+/* The acknowledgement is lost twice, then another server answers. */
 static void restarting(struct scripted_server *server, const struct scripted_request *r)
 {
     (void)server;
@@ -210,8 +210,8 @@ static void restarted_server_is_followed_from_its_start(void **state)
                                 "truncated x://a\nupdated x://a f.1\n");
 }
 
-/* When the set changes, the new stream begins where the old one was; the old one ends only when the
- * new one is acknowledged, and what both tell is told once. */
+/* If the set changes, the new stream starts at the position of the old one. The old one ends only
+ * when the new one is acknowledged, and changes on both are reported once. */
 static void growing(struct scripted_server *server, const struct scripted_request *r)
 {
     (void)server;
@@ -278,7 +278,7 @@ static int count(struct scripted_server *server, const char *what)
     return n;
 }
 
-/* The session dies with its stream; the next one is asked to go on. */
+/* The session ends with its stream; the client asks the next one to resume. */
 static void dying(struct scripted_server *server, const struct scripted_request *r)
 {
     struct scene *s = server->user;
@@ -296,7 +296,7 @@ static void dying(struct scripted_server *server, const struct scripted_request 
         scripted_result(r, "", "{\"_meta\":{\"dev.tidings/cursor\":\"e.5\"}}");
     } else if (strcmp(r->method, "GET") != 0) {
         scripted_reply(r, 202, "", "text/plain", "");
-    } else if (s->silence_ms > 0) { /* it is the stream that falls silent, not the session */
+    } else if (s->silence_ms > 0) { /* the stream falls silent, but the session lives */
         scripted_stream(r, "");
         scripted_send(r, "id: p-1\ndata:\n\n");
         if (count(server, "GET") > 1) {

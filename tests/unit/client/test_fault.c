@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever allocation fails, the client reports it or goes on without; it waits for nothing that
- * cannot come, and nothing leaks.
+ * If an allocation fails, the client reports it or continues without; it never waits for an
+ * impossible event, and nothing leaks.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -83,7 +83,7 @@ static int pass_entry(void *user, const struct tidings_walk_entry *e)
     return 0;
 }
 
-/* Everything once; true: all of it worked. */
+/* Runs everything once; true: all of it worked. */
 static bool live(fake_fn server, bool is_modern)
 {
     static const char *const headers[] = {"X-A: b", NULL};

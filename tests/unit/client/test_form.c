@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The fields of forms that servers ask to have filled in, and what a person types into them.
+ * The fields of forms from servers, and the input of users.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How long a server may be silent.
+ * The maximum silence of a server.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static void nothing(struct fake *f, const char *method, int64_t id, struct json 
     (void)message;
 }
 
-/* It was heard so long after the last time. */
+/* A message arrives this long after the previous one. */
 static void heard_after(struct tidings_client *c, uint64_t ms, bool is_beat)
 {
     c->heartbeat.received_at -= ms;

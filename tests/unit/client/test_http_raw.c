@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * tidings_client_http: requests go out as they are given, and answers are told as they come.
+ * tidings_client_http: requests are sent unchanged, and answers are reported as they arrive.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Messages of a server that cannot be read, or only with something put right: the request that one
- * answers fails at once, a watch has a gap, and what is no message is passed over.
+ * Server messages that are unreadable or need repair: an unreadable answer fails its request at
+ * once, a watch gets a gap, and non-messages are ignored.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 
 #define BROKEN "{\"jsonrpc\":\"2.0\",\"result\":{\"x\":[1,}},\"id\":%d}"
 
-/* Answers a call with what `user` says, a format with the id. */
+/* Answers a call with `user`, a format with the id. */
 static void answering(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     (void)m;
@@ -36,7 +36,7 @@ static void answering(struct fake *f, const char *method, int64_t id, struct jso
     }
 }
 
-/* What comes of asking when the server says these lines; the result is to be freed. */
+/* The result of a call if the server sends these lines; the caller frees it. */
 static char *ask_server(const char *const *lines, struct tidings_error *err, uint64_t *ret_unread)
 {
     struct fake f;
@@ -73,7 +73,7 @@ static void unreadable_answer_fails_its_request(void **state)
     }
 }
 
-/* Launched servers write all kinds of things. */
+/* Launched servers print arbitrary output. */
 static void non_messages_are_ignored(void **state)
 {
     (void)state;
@@ -129,7 +129,7 @@ struct told {
     char reason[160];
 };
 
-/* Ten that cannot be read, on the stream; then one that can. */
+/* Ten unreadable ones on the stream, then a readable one. */
 static void garbling(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON for programs: members by pointer, strings as they read, texts made for people and
- * machines, merge patches.
+ * JSON for programs: members by pointer, decoded strings, output for users and machines, merge
+ * patches.
  */
 #include <setjmp.h>
 #include <stdarg.h>

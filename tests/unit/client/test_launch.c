@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Servers that are launched: shell scripts that say what a test wants.
+ * Launched servers: shell scripts that print what a test needs.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -18,8 +18,8 @@
 
 #include "base/time.h"
 
-/* A legacy server: it refuses the first request and is initialized by the second, whose ids are
- * known (the program's own question is number 1). Then it does what comes after. */
+/* A legacy server: it rejects the first request, and the second one initializes it. Their ids are
+ * known (the program's first request is number 1). Then it runs the given script. */
 #define INITIALIZED                                                                                \
     "read -r line; echo '{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32601,"                \
     "\"message\":\"x\"}}'\n"                                                                       \
@@ -134,7 +134,7 @@ static void standard_error_is_available(void **state)
     tidings_client_destroy(h.client);
 }
 
-/* It takes neither the end of its input nor SIGTERM for an answer. */
+/* It ignores both the end of its input and SIGTERM. */
 static void stubborn_server_is_killed(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void exited_server_is_relaunched(void **state)
     tidings_client_destroy(s.client);
 }
 
-/* Nothing that we said can be the reason, so it would end again. */
+/* It has read nothing from us, so it would exit again. */
 static void server_is_launched_once_if_it_exits_before_reading(void **state)
 {
     (void)state;

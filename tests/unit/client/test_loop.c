@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client inside a loop of the program's own: its descriptor is readable whenever a step has
- * something to do, whatever was waited for in between.
+ * The client inside the program's own loop: its descriptor is readable if a step has work to do,
+ * after any kind of wait.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -19,14 +19,14 @@
 #include "base/mem.h"
 #include "support/fake_transport.h"
 
-/* A server whose answer to "slow" comes by a descriptor, as those of real servers do: no timer that
- * went off is left, which would make the client's descriptor readable for nothing. */
+/* A server whose answer to "slow" arrives on a descriptor, like that of real servers: no expired
+ * timer remains that would make the client's descriptor readable without work. */
 struct slow {
     struct fake fake;
     struct tidings_client *client;
     struct loop_poll gate;
     int64_t asked;
-    bool stops;      /* … the client, instead of answering */
+    bool stops;      /* … the client, instead of an answer */
     bool is_private; /* offers no subscriptions */
     int updates;
     int inner; /* what a step inside the callback returned */
@@ -92,7 +92,7 @@ static bool is_ready(const struct slow *s)
     return poll(&p, 1, 0) == 1;
 }
 
-/* Steps for as long as the descriptor says so. */
+/* Steps while the descriptor is ready. */
 static int follow(struct slow *s, struct tidings_error *err)
 {
     int rc = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client that is NULL is refused by every function that can fail, and does nothing in the others.
+ * Every function that can fail rejects a NULL client; the others do nothing.
  */
 #include <setjmp.h>
 #include <stdarg.h>

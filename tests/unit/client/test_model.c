@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * By chance, with a server of the modern era: connections that break with messages on their way,
- * servers that begin again, repetitions, updates that are held back. See support/client_model.h.
+ * Random runs with a modern server: connections that break with messages in transit, server
+ * restarts, repetitions, delayed updates. See support/client_model.h.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 struct listen {
     int64_t id;
     bool names[MODEL_SLOTS];
-    int held[MODEL_SLOTS][MODEL_URIS]; /* the first change that is held back, 0: none */
+    int held[MODEL_SLOTS][MODEL_URIS]; /* the first delayed change, 0: none */
 };
 
 struct server {
@@ -81,7 +81,7 @@ static void hold(const struct model *m, struct listen *l, int slot, int uri)
     }
 }
 
-/* What is owed for one change is known before any of it is told: see cursor_of. */
+/* The model records all updates due for a change before it sends any: see cursor_of. */
 static void changed(struct model *m, int uri)
 {
     for (size_t k = 0; k < server.count; k++) {
@@ -99,7 +99,7 @@ static void changed(struct model *m, int uri)
 
 static void cut(void)
 {
-    fake_say(&server.fake, NULL); /* what is said from now on is lost */
+    fake_say(&server.fake, NULL); /* messages sent from now on are lost */
     server.count = 0;
 }
 
@@ -117,7 +117,7 @@ static void acknowledge(struct model *m, int64_t id, struct json *params, int cu
     tidings_free(asked);
 }
 
-/* All of them before the first is told: the cursor is below what is owed. */
+/* All of them before the first is sent: the cursor is below the due updates. */
 static void owe(const struct model *m, struct listen *l, const int since[MODEL_SLOTS])
 {
     for (int k = 0; k < MODEL_SLOTS * MODEL_URIS; k++) {
@@ -174,7 +174,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
     char text[512];
     f->log[0] = '\0';
     if (!m->is_calm && model_roll(m, 12) == 0) {
-        cut(); /* whatever it was, it is not answered */
+        cut(); /* the server answers no request of any kind */
     } else if (fake_modern(f, method, id)) {
         server.count = 0; /* another connection */
     } else if (strcmp(method, "subscriptions/listen") == 0) {
@@ -203,7 +203,7 @@ static void fault(struct model *m)
     } else if (kind < 12) {
         cut();
         model_begin_epoch(m);
-    } else if (kind < 13 && l) { /* in order: what it holds back is told before */
+    } else if (kind < 13 && l) { /* in order: delayed updates go first */
         flush_all(m, l);
         fake_result(&server.fake, l->id, "{}");
         end_group(l->id);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * By chance, with servers of the legacy era over Streamable HTTP: requests that overtake one
- * another, that are not handled, or whose answer is lost; streams that break or end in order;
- * sessions that are forgotten; servers that begin again. With event ids, with cursors, with both,
- * with neither. And over lines, where the connection is the session. See support/client_model.h.
+ * Random runs with legacy servers over Streamable HTTP: requests that overtake one another, are not
+ * handled, or lose their answer; streams that break or end cleanly; dropped sessions; server
+ * restarts. With event ids, with cursors, with both, with neither. Also over lines, where the
+ * connection is the session. See support/client_model.h.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -26,12 +26,12 @@
 
 struct session {
     bool is_alive;
-    bool is_used; /* the client has heard its stream */
+    bool is_used; /* the client receives its stream */
     bool names[MODEL_SLOTS];
-    int held[MODEL_SLOTS][MODEL_URIS]; /* the first change that is held back, 0: none */
+    int held[MODEL_SLOTS][MODEL_URIS]; /* the first delayed change, 0: none */
     struct fetch_transfer *stream;     /* NULL: nobody hears it */
     bool is_line;                      /* the connection hears it */
-    char log[EVENTS][EVENT_BYTES];     /* with event ids: what was said, number 1 first */
+    char log[EVENTS][EVENT_BYTES];     /* with event ids: the sent messages, number 1 first */
     int logged;
 };
 
@@ -64,7 +64,7 @@ static void send_event(const struct session *s, int number)
     fake_transfer_bytes(s->stream, text);
 }
 
-/* What nobody hears is lost, unless it is kept for whoever comes back. */
+/* A message without a receiver is lost, unless it is kept for a resuming client. */
 static void say(struct session *s, const char *text)
 {
     if (s->is_line) {
@@ -125,7 +125,7 @@ static void hold(const struct model *m, struct session *s, int slot, int uri)
     }
 }
 
-/* What is owed for one change is known before any of it is told: see cursor_of. */
+/* The model records all updates due for a change before it sends any: see cursor_of. */
 static void changed(struct model *m, int uri)
 {
     for (int k = 0; k < server.count; k++) {
@@ -185,7 +185,7 @@ static void subscribe(struct model *m, struct session *s, struct json *params, c
     }
 }
 
-/* false: it wants no answer. */
+/* false: the client wants no answer. */
 static bool answer(struct model *m, struct session *s, const char *method, struct json *params,
                    char out[512])
 {
@@ -290,7 +290,7 @@ static void on_transfer(void *user, struct fetch_transfer *t)
         on_post(m, t, root);
         jv_unref(root);
         if (luck == 1) {
-            fake_transfer_cut(t, 0); /* handled, and nobody knows */
+            fake_transfer_cut(t, 0); /* handled, but its answer is lost */
         }
     } else if (!s) {
         reply(t, 404, "");
@@ -325,7 +325,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
     char result[512];
     f->log[0] = '\0';
     if (!m->is_calm && model_roll(m, 12) == 0) {
-        fake_say(f, NULL); /* whatever it was, it is not answered */
+        fake_say(f, NULL); /* the server answers no request of any kind */
         if (s) {
             s->is_alive = false;
         }
@@ -341,7 +341,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
 
 /* ---- what it does by itself ------------------------------------------------------------------ */
 
-/* In order, or in the middle of what is on its way. */
+/* Cleanly, or with messages in transit. */
 static void end_stream(struct model *m, struct session *s, bool is_cut)
 {
     struct fetch_transfer *stream = s->stream;

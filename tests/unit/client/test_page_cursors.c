@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages that go in a circle are noticed, however the circle begins and however long it is; those
- * that do not are not.
+ * Page cursor cycles are detected, at any start and of any length; other cursor sequences pass.
  */
 #include "client/calls.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What servers ask of a client, in both eras, over a transport without a server: answers, rounds,
- * bounds, and servers that ask what they must not.
+ * Questions of servers, in both eras, over a transport without a server: answers, rounds, limits,
+ * and questions that a server must not ask.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* The first does not fit; it says why, and the question is still there. */
+/* The first answer is invalid; the error says why, and the question stays open. */
 static int accept_at_last(struct asker *a, struct tidings_question *q)
 {
     static const struct {
@@ -155,7 +155,7 @@ static void on_later(void *user, struct tidings_str result, const struct tidings
     *(int *)user = err ? err->code : 1;
 }
 
-/* Nobody waits: the question is answered between two steps, after the time for the call is over. */
+/* No call waits: the program answers between two steps, after the time for the call is over. */
 static void answer_can_be_sent_later(void **state)
 {
     (void)state;
@@ -220,7 +220,7 @@ static void capabilities_are_offered_only_with_handler(void **state)
         assert_int_equal(a.asked, has_form ? 1 : 0);
         assert_string_equal(a.capabilities, a.is_modern ? rows[i / 2].modern : rows[i / 2].legacy);
         assert_true(a.is_modern || has_form || strstr(a.heard, "{\"code\":-32601,") == a.heard);
-        /* It is too late to offer more. */
+        /* Offers are rejected now, because it is too late. */
         assert_int_equal(tidings_client_on_question(a.client, &asker_everything, NULL),
                          TIDINGS_E_INVALID);
         tidings_client_destroy(a.client);
@@ -244,7 +244,7 @@ static void root_changes_are_reported_if_supported(void **state)
 
 /* ---- strangers ------------------------------------------------------------------------------- */
 
-/* Asks what it must not: refused, and the program is not bothered. */
+/* Sends a forbidden question: the client rejects it without calling the program. */
 static void invalid_question_is_rejected_without_callback(void **state)
 {
     static const struct {
@@ -346,7 +346,7 @@ static void too_many_open_questions_are_rejected(void **state)
     assert_int_equal(a.withdrawn, 0);
 }
 
-/* Each is answered at once, so that none is open for long; no request is under way. */
+/* Each is answered at once, so none stays open for long; no request is in progress. */
 static void unsolicited_questions_are_limited(void **state)
 {
     (void)state;
@@ -418,7 +418,7 @@ static void withdrawn_question_is_reported(void **state)
     while (!a.kept) {
         assert_int_equal(tidings_client_step(a.client, -1, NULL), 1);
     }
-    fake_say(&a.fake, NULL); /* the connection ends, and with it what was asked there */
+    fake_say(&a.fake, NULL); /* the connection ends, and with it its questions */
     while (a.withdrawn == 1 || done == 0) {
         assert_int_equal(tidings_client_step(a.client, -1, NULL), 1);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Whatever allocation fails while a server asks and is answered: the call ends, with a result or an
- * error, and nothing leaks.
+ * If an allocation fails while a server asks and the program answers, the call ends with a result
+ * or an error, and nothing leaks.
  */
 #include <inttypes.h>
 #include <setjmp.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stream of a session on which a server asks: it is opened for that alone, opened again when it
- * is lost, and no loss of the connection.
+ * The stream of a session for questions of the server: the client opens it only for them, reopens
+ * it after a loss, and keeps the connection meanwhile open.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 
 struct seen {
     atomic_int streams, answers;
-    int lost;  /* so many streams end at once */
+    int lost;  /* number of streams that end at once */
     int asked; /* of the program */
     int states;
 };
@@ -74,7 +74,7 @@ static void lost_question_stream_is_reopened(void **state)
             assert_int_equal(tidings_client_step(c, 20, NULL), 1);
         }
         assert_int_equal(seen.asked, 1);
-        assert_int_equal(seen.states, 0); /* the session is there all the time */
+        assert_int_equal(seen.states, 0); /* the session exists all the time */
         assert_int_equal(atomic_load(&seen.streams), lost + 1);
         tidings_client_destroy(c);
         scripted_stop(&s);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where a client goes on, and what it was told before.
+ * The resume position of a client, and the changes it received before.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -54,7 +54,7 @@ static void new_epoch_resets_versions(void **state)
     assert_true(is_new(r, 1, "x://a", "e1.9"));
     assert_true(is_new(r, 1, "x://a", "e2.1"));
     assert_false(is_new(r, 1, "x://a", "e2.1"));
-    assert_true(is_new(r, 1, "x://a", "e.2")); /* not a beginning of the same word */
+    assert_true(is_new(r, 1, "x://a", "e.2")); /* a prefix of the word does not count */
 }
 
 static void incomparable_version_counts_as_new(void **state)
@@ -82,7 +82,7 @@ static void incomparable_version_counts_as_new(void **state)
     assert_true(is_new_plain(*state, "4")); /* another kind of version than the last one */
 }
 
-/* base/text.h; that an older one is passed over is what counts here. */
+/* base/text.h; the test only needs the older one to be ignored. */
 static void foreign_versions_compare_in_common_formats(void **state)
 {
     static const char *const rows[][2] = {
@@ -110,7 +110,7 @@ static void plain_versions_count_until_the_connection_is_lost(void **state)
     assert_false(is_new_plain(r, "7"));
     assert_false(is_new_plain(r, "6"));
     resume_interrupted(r);
-    assert_true(is_new_plain(r, "1")); /* the server may have begun again */
+    assert_true(is_new_plain(r, "1")); /* the server may have restarted */
     assert_true(is_new(r, 1, "x://b", "e.7"));
     resume_interrupted(r);
     assert_false(is_new(r, 1, "x://b", "e.7"));
@@ -124,7 +124,7 @@ static void table_evicts_least_recently_reported(void **state)
         snprintf(uri, sizeof(uri), "x://%u", i);
         assert_true(is_new(r, 1, uri, "e.5"));
         if (i == 1) {
-            assert_true(is_new(r, 1, "x://0", "e.6")); /* told again: x://1 is older now */
+            assert_true(is_new(r, 1, "x://0", "e.6")); /* reported again: x://1 is older now */
         }
     }
     assert_int_equal(r->seen.count, RESUME_MAX_SEEN);
@@ -180,7 +180,7 @@ static void cursor_is_the_last_received(void **state)
     char text[RESUME_MAX_CURSOR + 1];
     memset(text, 'a', sizeof(text));
     resume_take(r, STR("e.5"));
-    resume_take(r, STR("e.4")); /* another stream, which is there yet */
+    resume_take(r, STR("e.4")); /* another stream, which still exists */
     assert_string_equal(r->cursor, "e.4");
     resume_take(r, STR_EMPTY);
     resume_take(r, tidings_strn(text, RESUME_MAX_CURSOR));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server logs: asked for as each era does it, told from the level on that was asked for,
- * while a call waits; and not at all by servers without a log, or of clients that want none.
+ * The log of a server: requested as each era specifies, and delivered from the requested level on,
+ * during a call. Not requested from servers without a log, or by clients that do not want it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 struct logging {
     struct fake fake;
     bool is_modern, has_log;
-    char asked[256]; /* for which levels, a line each */
+    char asked[256]; /* the requested levels, one per line */
     char heard[512];
 };
 

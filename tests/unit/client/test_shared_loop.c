@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients on one loop of their program: each calls back in turns of the loop, each can be destroyed
- * in any callback, and none leaves anything behind. The fixture compares memory and descriptors
- * before and after each test; destroying the loop asserts that nothing is left on it.
+ * Clients on one loop of their program: each runs its callbacks in turns of the loop, each can be
+ * destroyed in any callback, and none leaves anything behind. The fixture compares memory and
+ * descriptors before and after each test; destroying the loop asserts that it is empty.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -36,11 +36,12 @@ struct peer {
     struct loop *loop;
     struct tidings_client *client;
     struct peer *victim; /* destroyed by the next update; NULL: none */
-    struct peer *waker;  /* updated while an update waits for an answer; NULL: none waits */
-    struct peer *second; /* asked after the client was destroyed inside its transport; NULL: no */
-    bool is_private;     /* offers no subscriptions */
+    struct peer *waker;  /* updated while an update waits for an answer; NULL: no wait */
+    struct peer
+        *second;     /* called after the client was destroyed inside its transport; NULL: none */
+    bool is_private; /* offers no subscriptions */
     int updates, closed, failures;
-    int closed_inside;             /* `closed` of the victim when destroying it returned */
+    int closed_inside;             /* `closed` of the victim after its destruction */
     struct tidings_error failure;  /* the last */
     struct tidings_error answered; /* what it asked */
 };
@@ -105,7 +106,7 @@ static void on_closed(void *user)
     struct peer *p = user;
     p->closed++;
     p->client = NULL;
-    loop_stop(p->loop); /* the turn does not wait for anything else */
+    loop_stop(p->loop); /* the turn does not block */
 }
 
 static void serve(struct fake *f, const char *method, int64_t id, struct json *m)
@@ -227,7 +228,7 @@ static void client_can_be_destroyed_in_callback_of_another(void **state)
     connect_to(&a, w);
     connect_to(&b, w);
     AWAIT(w, is_listening(&a) && is_listening(&b));
-    fake_say(&a.fake, UPDATED); /* on its way to one that goes */
+    fake_say(&a.fake, UPDATED); /* in transit to a client that is destroyed */
     fake_say(&b.fake, UPDATED);
     AWAIT(w, a.closed == 1);
     assert_int_equal(b.closed_inside, 0); /* b's callback was on the stack */
@@ -247,7 +248,7 @@ static void client_can_be_destroyed_in_its_own_callback(void **state)
     connect_to(&a, w);
     AWAIT(w, is_listening(&a));
     fake_say(&a.fake, UPDATED);
-    fake_say(&a.fake, UPDATED); /* nothing is called back after the first */
+    fake_say(&a.fake, UPDATED); /* no callback follows the first */
     AWAIT(w, a.closed == 1);
     assert_int_equal(a.updates, 1);
 }
@@ -271,7 +272,7 @@ static void wait_ends_if_nested_callback_destroys_client(void **state)
     AWAIT(w, b.closed == 1);
 }
 
-/* The same of a wait that is in no turn: the client stays in memory until the wait has ended. */
+/* The same for a wait outside turns: the client stays in memory until the wait ends. */
 static void wait_outside_turns_ends_if_client_is_destroyed(void **state)
 {
     struct world *w = *state;

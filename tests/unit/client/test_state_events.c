@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a program is told of how its subscriptions stand: where each begins, for who wants to come
- * back with that cursor, and that one is lost.
+ * State events of subscriptions: the start cursor, for programs that resume later, and a lost
+ * subscription.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,7 +70,7 @@ static void note_begin(void *user, const struct tidings_state_event *e)
     }
 }
 
-/* To its own function and to that of the client. */
+/* To its own callback and to the client's. */
 static void watch_start_reports_its_cursor(void **state)
 {
     (void)state;
@@ -96,7 +96,7 @@ static void watch_start_reports_its_cursor(void **state)
     }
 }
 
-/* The server gives one of two up. */
+/* The server drops one of two. */
 static void giving_up(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     if (fake_modern(f, method, id) || strcmp(method, "subscriptions/listen") != 0) {

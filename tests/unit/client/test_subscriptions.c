@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Subscriptions of the client over a transport without a server: who is told what, and how the set
- * changes.
+ * Subscriptions of the client over a transport without a server: which callbacks get an update, and
+ * changes to the set.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -297,7 +297,7 @@ static void note_lost(void *user, const struct tidings_state_event *e)
     }
 }
 
-/* detail: "slim": the server names the subscription only where it is not that of the URI. */
+/* detail: "slim": the server names the subscription only if it differs from that of the URI. */
 static void slim_update_without_subscription_matches_its_uri(void **state)
 {
     (void)state;
@@ -428,7 +428,7 @@ static void list_changes_are_received_if_requested(void **state)
     tidings_client_destroy(t.client);
 }
 
-/* Acknowledges the first listen only when asked to. */
+/* Acknowledges the first listen only on request. */
 static void hesitating(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     int64_t *first = f->user;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client whose tokens expire: what it does with one that the server refuses.
+ * A client whose tokens expire: its reaction to a rejected token.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,14 +29,14 @@
     "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/resources/updated\",\"params\":"        \
     "{\"uri\":\"x://a\"}}\n\n"
 
-/* What the program has, what the server wants, what was told. */
+/* The program's token, the server's expected token, and the reported events. */
 struct scene {
     struct scripted_server server;
     struct tidings_client *client;
     atomic_int held, wanted; /* numbers of tokens */
     int asked;               /* so often for a token */
-    int renewed_when;        /* … and then there is the next one; 0: never */
-    int late;                /* after so many disconnections likewise; 0: never */
+    int renewed_when;        /* … and then the next one exists; 0: never */
+    int late;                /* after this number of disconnections likewise; 0: never */
     bool is_fixed;           /* no on_token */
     int status;              /* of a refusal; 0: 401 */
     atomic_int refused;      /* requests */
@@ -64,7 +64,7 @@ static bool is_good(struct scene *s, const struct scripted_request *r)
     return strcasestr(r->head, line) != NULL;
 }
 
-/* True: the request showed the wrong token, and was answered. */
+/* True: the request had the wrong token, and was answered. */
 static bool refuse(struct scene *s, const struct scripted_request *r, const char *body)
 {
     if (is_good(s, r)) {
@@ -199,7 +199,7 @@ static int watch(struct scene *s, scripted_fn answer, struct tidings_error *err)
     return tidings_client_run(s->client, err);
 }
 
-/* The first listen tells something and ends, and its token with it. */
+/* The first listen sends something and ends, and its token expires. */
 static void listening(struct scripted_server *server, const struct scripted_request *r)
 {
     struct scene *s = server->user;
@@ -268,7 +268,7 @@ static void watch_fails_if_never_accepted(void **state)
 
 /* ---- a session ------------------------------------------------------------------------------- */
 
-/* The token expires just before the second URI is subscribed to; the stream does not notice. */
+/* The token expires just before the second subscribe; the stream does not notice. */
 static void session(struct scripted_server *server, const struct scripted_request *r)
 {
     struct scene *s = server->user;

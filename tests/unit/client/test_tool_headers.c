@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Arguments of tools that are header fields too: which tools may declare them, and how values
- * travel.
+ * Tool arguments that are also sent as header fields: tools that may declare them, and the encoding
+ * of values.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -139,7 +139,7 @@ static void values_are_encoded_for_header_fields(void **state)
     tidings_client_destroy(c);
 }
 
-/* Names of arguments are any strings: one that begins like another is not that one. */
+/* Argument names are arbitrary strings: a name does not match another by its prefix. */
 static void argument_names_with_nul_are_distinct(void **state)
 {
     static const char text[] = "{\"a\":\"other\",\"a\\u0000b\":\"it\"}";
@@ -158,7 +158,7 @@ static void argument_names_with_nul_are_distinct(void **state)
     tidings_client_destroy(c);
 }
 
-/* Where there are no header fields, nothing is wrong with any. */
+/* A transport without header fields accepts any declaration. */
 static void other_transports_ignore_header_declarations(void **state)
 {
     struct fake f;

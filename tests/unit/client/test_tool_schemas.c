@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Results of tools against what the server says of them, over a transport without a server: when
- * the tools are listed, what breaks a promise, and schemas that are meant to hurt.
+ * Tool results against the server's schemas, over a transport without a server: when the client
+ * lists the tools, invalid results, and hostile schemas.
  */
 #include "client/tools.h"
 
@@ -52,7 +52,7 @@ static void serving(struct fake *f, const char *method, int64_t id, struct json 
     }
 }
 
-/* How often the client has asked for that so far. */
+/* The number of such requests so far. */
 static int asked(const struct fake *f, const char *method)
 {
     int count = 0;
@@ -70,7 +70,7 @@ static bool passes(struct tidings_client *c)
     char *text = tidings_client_call(c, "add", "{}", NULL, NULL, &err);
     bool has_passed = text != NULL;
     tidings_free(text);
-    assert_null(tidings_client_last_error(c)); /* the server answered with none */
+    assert_null(tidings_client_last_error(c)); /* the server answered without any */
     assert_int_equal(has_passed, err.code == 0);
     return has_passed;
 }
@@ -93,7 +93,7 @@ static void schema_violation_error_names_its_location(void **state)
     s.result = "{\"content\":[]}";
     assert_false(passes(c));
     assert_non_null(strstr(err.text, "there is no structuredContent"));
-    /* A failure promises nothing; and as it came it is to be had too. */
+    /* An error result needs no structure; it is also available unchanged. */
     s.result = "{\"content\":[],\"isError\":true}";
     assert_true(passes(c));
     s.result = "{\"content\":[],\"structuredContent\":[]}";
@@ -135,7 +135,7 @@ static void listed_tools_are_reused_until_changed(void **state)
     assert_int_equal(asked(&f, "tools/list"), 1);
     s.result = "{\"content\":[]}";
     assert_false(passes(c)); /* known to need some */
-    /* The schema is another one by now, of which nobody said anything. */
+    /* The schema has changed by now, without a notification. */
     s.schema = "{\"type\":\"object\",\"required\":[\"total\"]}";
     s.result = "{\"content\":[],\"structuredContent\":{\"total\":3}}";
     assert_true(passes(c));
@@ -209,7 +209,7 @@ static void hostile_schemas_are_limited(void **state)
         assert_true(has_passed || err.code == TIDINGS_E_PARSE);
         tidings_client_destroy(c);
     }
-    /* Generously: each has a budget of some 40 ms. */
+    /* Generous: each has a budget of some 40 ms. */
     assert_true(clock_monotonic_ms() - begun < 60000);
     free(huge);
     free(wide);
@@ -223,7 +223,7 @@ static void excess_tools_are_not_validated(void **state)
     struct fake f;
     char *page = repeated("{\"tools\":[", "{\"name\":\"same\",\"outputSchema\":" SUM "},", 3000,
                           "{\"name\":\"add\",\"outputSchema\":" SUM "}]}");
-    /* Of one name there is one; give each its own. */
+    /* Names are unique; each tool gets its own. */
     char *at = page;
     for (unsigned i = 0; (at = strstr(at, "\"same\"")) != NULL; i++) {
         char name[8];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Links against servers that do not behave: WebSocket handshakes and frames, lines that never end;
- * and what goes out with every request.
+ * Transports against servers that misbehave: WebSocket handshakes and frames, endless lines; and
+ * the headers of every request.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,7 +115,7 @@ static void addresses_are_validated_by_scheme(void **state)
 static void put(const struct scripted_request *r, const void *bytes, size_t len)
 {
     if (send(r->fd, bytes, len, MSG_NOSIGNAL) != (ssize_t)len) {
-        return; /* the client has gone, as it may */
+        return; /* the client has disconnected, as it may */
     }
 }
 
@@ -143,7 +143,7 @@ static void grant(const struct scripted_request *r)
     scripted_send(r, head);
 }
 
-/* The next message of the client; its kind. */
+/* The client's next message; returns its kind. */
 static enum ws_event hear(const struct scripted_request *r, struct ws_reader *reader,
                           struct ws_message *m)
 {
@@ -159,7 +159,7 @@ static enum ws_event hear(const struct scripted_request *r, struct ws_reader *re
     return event;
 }
 
-/* Grants, answers the first question, pings, waits for the pong, says goodbye. */
+/* Accepts, answers the first request, pings, waits for the pong, closes. */
 static void polite(struct scripted_server *s, const struct scripted_request *r)
 {
     struct ws_reader *reader = ws_reader_create(65536, NULL);
@@ -206,7 +206,7 @@ static void websocket_is_negotiated_and_answers_pings(void **state)
     scripted_stop(&server);
 }
 
-/* The first token is refused, and the next one is good. */
+/* The server rejects the first token and accepts the next. */
 static void wanting_another(struct scripted_server *s, const struct scripted_request *r)
 {
     if (strcasestr(r->head, "\r\nAuthorization: Bearer 2\r\n")) {
@@ -216,7 +216,7 @@ static void wanting_another(struct scripted_server *s, const struct scripted_req
     }
 }
 
-/* "1", "2", …, up to the number there is. */
+/* "1", "2", …, up to the number of tokens. */
 static char *count_up(void *user)
 {
     int *left = user;
@@ -330,7 +330,7 @@ static void websocket_is_closed_on_protocol_error(void **state)
     }
 }
 
-/* Who breaks the rules of frames is no legacy server: it is asked once more, then given up. */
+/* A server that violates framing is not legacy: the client retries once, then stops. */
 static void masked_server_frame_is_an_error(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is signed verifies, says what it should, and is never the same twice.
+ * Signed assertions verify, have the expected claims, and are unique.
  */
 #include "client/oauth/documents.h"
 
@@ -15,7 +15,7 @@
 #include "formats/json.h"
 #include "security/signature.h"
 
-/* Of a JWT: its header, its payload, and what is signed. */
+/* The parts of a JWT: header, payload, and signed text. */
 struct parts {
     struct json *header, *payload;
     struct tidings_str text;

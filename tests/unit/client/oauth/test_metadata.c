@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What servers and authorization servers say of themselves: what is believed, what is refused.
+ * Metadata of servers and of authorization servers: which is accepted, and which is rejected.
  */
 #include "client/oauth/documents.h"
 
@@ -48,7 +48,7 @@ static void resource_metadata_is_rejected_for_another_resource(void **state)
     }
 }
 
-/* Each is held against all before it: what is said again and again must not take long. */
+/* Each scope is compared with all before it, so many repeats must not take long. */
 static void repeated_scopes_are_limited(void **state)
 {
     static const char head[] = "{\"resource\":\"" SERVER "\",\"authorization_servers\":["

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Credentials by OAuth as the client uses them: who is told, who is not any more, and what cannot
- * be done meanwhile.
+ * OAuth credentials as the client uses them: which waiters get a callback, and which operations a
+ * renewal blocks.
  */
 #include <tidings/oauth.h>
 
@@ -24,12 +24,13 @@
 
 static const struct tidings_credentials *credentials;
 
-/* A request that waits; when it is told, another of them is not there any more. */
+/* A waiting request; its callback ends another one of them. */
 struct waiting {
     int told;
     struct waiting *ends; /* NULL: nobody */
-    bool asks_again;      /* … and then it is refused once more */
-    const char *endpoint; /* where it was sent, where that is not the server; NULL: it is */
+    bool asks_again;      /* … and then it is rejected once more */
+    const char
+        *endpoint; /* the address it was sent to, unless it is the server's; otherwise NULL */
     struct tidings_error why;
 };
 
@@ -78,7 +79,7 @@ static struct tidings_oauth *create(const char *path)
     return o;
 }
 
-/* Nobody can be asked here, so that it is over soon. */
+/* No authorization server is available here, so this ends soon. */
 static void waiter_gets_no_callback_if_another_callback_ends_it(void **state)
 {
     struct waiting last = {0}, second = {0}, first = {.ends = &second};
@@ -91,7 +92,7 @@ static void waiter_gets_no_callback_if_another_callback_ends_it(void **state)
         step();
     }
     assert_int_equal(first.why.code, TIDINGS_E_DENIED);
-    assert_int_equal(second.told, 0); /* its memory may be another's by now */
+    assert_int_equal(second.told, 0); /* its memory may be reused by now */
     assert_int_equal(last.told, 1);
     tidings_oauth_destroy(o);
 }
@@ -116,7 +117,7 @@ static void waiter_gets_new_callback_if_it_asks_again(void **state)
     tidings_oauth_destroy(o);
 }
 
-/* HTTP+SSE: the stream is at the server's address, messages go to another of the same host. */
+/* HTTP+SSE: the stream uses the server's address, messages another address of the same host. */
 static void requests_to_other_addresses_wait_for_same_token(void **state)
 {
     struct waiting stream = {0}, message = {.endpoint = SERVER "/../messages?session=1"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tokens that are renewed: before they end, although nobody waits any more, and by somebody else;
- * and what the memory holds of them afterwards.
+ * Token renewal: before expiry, without waiters, and by another process; and the token data that
+ * stays in memory afterwards.
  */
 #include <tidings/oauth.h>
 
@@ -28,14 +28,14 @@
 
 #define SERVER "http://127.0.0.1:9/mcp"
 
-/* An authorization server, a file of tokens, credentials that use both, and a request. */
+/* An authorization server, a token file, credentials that use both, and a request. */
 struct scene {
     struct scripted_server issuer;
     char folder[40], path[64];
     struct tidings_oauth *oauth;
     const struct tidings_credentials *credentials;
     atomic_int refuses, asked;
-    int go[2];   /* a byte: the token endpoint answers; closed: always */
+    int go[2];   /* a byte lets the token endpoint answer; closed: it always answers */
     int came[2]; /* a byte: it was asked */
     int told, opened;
     struct tidings_error why;
@@ -172,7 +172,7 @@ static void step(struct scene *s)
     s->credentials->step(s->credentials->user);
 }
 
-/* Until the authorization server has the refresh token, and has not answered. */
+/* Waits until the authorization server has the refresh token, before its answer. */
 static void await_exchange(struct scene *s)
 {
     struct pollfd p = {.fd = s->came[0], .events = POLLIN};
@@ -246,11 +246,11 @@ static void expiring_token_is_renewed_before_request(void **state)
     assert_int_equal(s.why.code, 0);
     assert_string_equal(shown(&s), "Authorization: Bearer new-access-1");
     assert_int_equal(s.credentials->renewals(s.credentials->user), 1);
-    assert_int_equal(prepare(&s), 0); /* that one is good for an hour */
+    assert_int_equal(prepare(&s), 0); /* that token is valid for an hour */
     end(&s);
 }
 
-/* With HTTP+SSE messages go to another address than the server's, whose token it is. */
+/* With HTTP+SSE, messages go to another address than that of the server, which owns the token. */
 static void expiring_token_is_renewed_before_request_to_other_address(void **state)
 {
     struct tidings_credentials_request message = {
@@ -301,12 +301,12 @@ static void valid_token_waits_briefly_for_renewal(void **state)
     (void)state;
     begin(&s, 10000);
     assert_int_equal(prepare(&s), 1);
-    while (s.told == 0) { /* the authorization server says nothing */
+    while (s.told == 0) { /* the authorization server gives no expiry */
         step(&s);
     }
     assert_int_equal(s.why.code, 0);
     assert_string_equal(shown(&s), "Authorization: Bearer old-access");
-    assert_int_equal(prepare(&s), 0); /* nor does the next request, at all */
+    assert_int_equal(prepare(&s), 0); /* and the next request does not either */
     release(&s);
     while (!file_has(&s, "new-refresh-1")) { /* … but goes on */
         step(&s);
@@ -314,7 +314,7 @@ static void valid_token_waits_briefly_for_renewal(void **state)
     end(&s);
 }
 
-/* A person takes minutes; a request whose token is good has nothing to do with that. */
+/* A login takes minutes; a request with a valid token does not depend on it. */
 static void valid_token_does_not_wait_for_login(void **state)
 {
     struct scene s;
@@ -359,7 +359,7 @@ static void login_starts_only_after_rejection(void **state)
     end(&s);
 }
 
-/* The new tokens as they come, and the old one as it goes out. */
+/* The new tokens as received, and the old one as sent. */
 static void memory_that_held_tokens_is_wiped(void **state)
 {
     static const char *const secrets[] = {"new-refresh-1", "new-access-1", "old-refresh"};

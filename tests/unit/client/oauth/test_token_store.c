@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The file of tokens: what is written is read, two processes do not lose each other's, and a file
- * that others can reach is refused.
+ * The token file: written tokens can be read, two processes keep each other's tokens, and a file
+ * that others can access is rejected.
  */
 #include "client/oauth/token_store.h"
 
@@ -163,7 +163,7 @@ static void failed_write_leaves_no_temporary_file(void **state)
     struct tidings_error err = {0};
     char place[160], beside[168];
     (void)state;
-    snprintf(place, sizeof(place), "%s/directory", folder); /* which no file takes the place of */
+    snprintf(place, sizeof(place), "%s/directory", folder); /* which no file can replace */
     snprintf(beside, sizeof(beside), "%s.new", place);
     assert_int_equal(mkdir(place, 0700), 0);
     assert_int_equal(token_store_init(&s, place), 0);
