@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Runs for what changed until it was quiet: when one begins, what it is given, what becomes of what
- * changes meanwhile, how large a list gets. The clock is the test's.
+ * Batched runs after a quiet period: when a run starts, its input, changes during a run, and the
+ * list size limit. The test controls the clock.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-/* cmocka puts its own in front of these when UNIT_TESTING is set; texts of streams are libc's. */
+/* cmocka replaces these if UNIT_TESTING is set; stream buffers belong to libc. */
 #undef malloc
 #undef free
 
@@ -31,7 +31,7 @@ static char folder[] = "/tmp/tidings-batch-XXXXXX";
 static char output[64];
 static const volatile int never = 0;
 
-/* One whose command appends to the file `output`. */
+/* A batch whose command appends to the file `output`. */
 static uint64_t debounce_ms = 300;
 static struct batch *make(const char *command, bool restarts)
 {
@@ -49,7 +49,7 @@ static void add(struct batch *b, const char *uri)
     assert_int_equal(batch_add(b, &change), 0);
 }
 
-/* One turn; how long until the next. */
+/* One turn; returns the time until the next. */
 static int turn(struct batch *b)
 {
     struct pollfd fd;
@@ -105,7 +105,7 @@ static void run_starts_despite_endless_changes(void **state)
     batch_destroy(b);
 }
 
-/* Who wants it quiet for longer waits longer for the end of what never is. */
+/* A longer quiet period also extends the limit on endless changes. */
 static void run_starts_within_ten_quiet_periods(void **state)
 {
     (void)state;
@@ -201,7 +201,7 @@ static void line_size_is_limited(void **state)
     free(line);
 }
 
-/* SIGTERM is not enough for it. */
+/* SIGTERM does not stop it. */
 static void stubborn_command_is_killed_with_its_group(void **state)
 {
     (void)state;
@@ -225,7 +225,7 @@ static void stubborn_command_is_killed_with_its_group(void **state)
         struct pollfd fd;
         poll(&fd, 1, shell_wait(&s, &fd));
     }
-    /* Nobody has the other end any more. */
+    /* The other end is closed. */
     assert_int_equal(read(ready[0], text, sizeof(text)), 0);
     close(ready[0]);
     close(input);

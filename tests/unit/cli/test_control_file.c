@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names that other tools follow unasked are known in every spelling that a file system may take for
- * them, wherever they are in a path; ordinary ones are not taken for such.
+ * File names that other tools obey on their own are recognized in every spelling that a file system
+ * may treat as equal, anywhere in a path; ordinary names are accepted.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,7 +51,7 @@ static void control_files_are_recognized_in_every_spelling(void **state)
         ".g\xe2\x80\x8cit",          /* U+200C, not seen */
         "\xef\xbb\xbf.git",          /* U+FEFF */
         ".git\xf3\xa0\x84\x80",      /* U+E0100 */
-        ".\xc5\xbf\xc5\xbfh/config", /* long s: .ssh where case is folded */
+        ".\xc5\xbf\xc5\xbfh/config", /* long s: .ssh on a case-folding file system */
         ".\xc3\x9fh/config",         /* sharp s */
         ".hus\xe2\x84\xaay",         /* the sign of kelvin */
         ".pro\xef\xac\x81le",        /* fi in one character: .profile */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Differences of texts: in the form of diff -u, as short as can be, and when applied to the old
- * text they give the new one.
+ * Text differences: in the format of diff -u, minimal, and correct when applied to the old text.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +11,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-/* cmocka puts its own in front of these when UNIT_TESTING is set; texts of streams are libc's. */
+/* cmocka replaces these if UNIT_TESTING is set; stream buffers belong to libc. */
 #undef malloc
 #undef free
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The histogram tells values apart to 1.6 %, whatever their size.
+ * The histogram resolves values of any size to 1.6 %.
  */
 #include <setjmp.h>
 #include <stdarg.h>

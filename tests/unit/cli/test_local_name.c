@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names of files from URIs: what is below a URI has the path it seems to have, and nothing leads
- * anywhere else.
+ * File names from URIs: a URI below the root maps to the path it shows, and no URI maps anywhere
+ * else.
  */
 #include <setjmp.h>
 #include <stdarg.h>

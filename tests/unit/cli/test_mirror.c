@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A mirror that is killed at any moment: before each call that changes something in its directory,
- * and in the middle of each line that it writes. The next pass makes it whole, has nothing to
- * complain of, and leaves alone what was edited in between. And what is told of a resource, when
- * something else has its name.
+ * A mirror killed at any moment: before each call that changes its directory, and in the middle of
+ * each line it writes. The next pass completes it without an error, and keeps files edited after
+ * the kill. Also updates of a resource whose name is in use.
  */
 #include <inttypes.h>
 #include <setjmp.h>
@@ -46,7 +45,7 @@ static void die_at_last(void)
     }
 }
 
-/* These stand before those of the C library. */
+/* These replace the functions of the C library. */
 int renameat2(int from, const char *old, int to, const char *name, unsigned flags)
 {
     die_at_last();
@@ -228,7 +227,7 @@ static void check_world(const char *dir, const struct thing *world)
     assert_int_equal(found, count);
 }
 
-/* The second world, until the call of that number. True: it came to its end. */
+/* The second world, until the call with that number. True: it completed. */
 static bool live_for(long calls, const char *dir)
 {
     struct told told = {0};
@@ -305,13 +304,13 @@ static void excess_changes_wait_for_full_comparison(void **state)
     enter(&p, dir, first, &told);
     take_all(&p, first);
     assert_false(p.m.needs_pass);
-    take(&p, "d", false); /* as a file, while it is a directory */
+    take(&p, "d", false); /* as a file, although it is a directory */
     assert_true(p.m.needs_pass);
     p.m.needs_pass = false;
     take(&p, "k/in", false); /* below what is a file */
     assert_true(p.m.needs_pass);
     p.m.needs_pass = false;
-    mirror_remove(&p.m, TIDINGS_STR("w:/d")); /* a file that was there before the directory */
+    mirror_remove(&p.m, TIDINGS_STR("w:/d")); /* a file that existed before the directory */
     assert_true(p.m.needs_pass);
     check_world(dir, first);
     assert_int_equal(told.bad, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Names that a server gave are remembered: how many bytes, how many files, for how long; whoever
- * reads one finds it whole; and nothing a stranger left in the directory is believed or followed.
+ * The cache of names from a server: byte limit, file limit and lifetime; readers see complete
+ * files; and untrusted files in the directory are neither used nor followed.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -28,7 +28,7 @@
 #define OTHER "f123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 static char home[64], directory[80], file[200], head[128];
-static int64_t now_s; /* when the test began: files get the time of the system */
+static int64_t now_s; /* the start of the test: files get the system time */
 
 static int setup(void **state)
 {
@@ -68,7 +68,7 @@ static void hear(void *user, struct tidings_str name)
     (void)snprintf(h->text + len, sizeof h->text - len, "%.*s ", (int)name.len, name.ptr);
 }
 
-/* "a b ", or NULL: none are remembered. */
+/* "a b ", or NULL: none cached. */
 static const char *found(const char *key, int64_t at_s)
 {
     static struct notifications h;
@@ -93,7 +93,7 @@ static unsigned count_files(void)
     return count;
 }
 
-/* One of those that were remembered before; `age` in seconds. */
+/* One of the earlier entries; `age` in seconds. */
 static void leave(const char *name, int64_t age)
 {
     char path[200];
@@ -121,7 +121,7 @@ static void saved_names_are_found_for_a_minute_by_key(void **state)
     assert_int_equal(st.st_mode & 07777, 0600);
     assert_int_equal(stat(directory, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
-    save(KEY, now_s + 1, ""); /* it has none: that is known too */
+    save(KEY, now_s + 1, ""); /* an empty list is also cached */
     assert_string_equal(found(KEY, now_s + 1), "");
     assert_int_equal(count_files(), 1);
 }
@@ -164,15 +164,16 @@ static void file_count_is_limited_and_oldest_are_evicted(void **state)
     assert_null(found(KEY, now_s)); /* there is no room */
     assert_int_equal(count_files(), NAMES_CACHE_FILES + 1);
     leave("names-1", NAMES_CACHE_S + 1);
-    leave("names-2", -(int64_t)NAMES_CACHE_S - 1); /* of a time that has not come */
+    leave("names-2", -(int64_t)NAMES_CACHE_S - 1); /* of a future time */
     save(KEY, now_s, "a\n");
     assert_string_equal(found(KEY, now_s), "a ");
-    assert_int_equal(count_files(), NAMES_CACHE_FILES); /* two went, one came; and "mine" is left */
+    assert_int_equal(count_files(),
+                     NAMES_CACHE_FILES); /* two removed, one added; and "mine" remains */
     (void)snprintf(name, sizeof name, "%s/mine", directory);
     assert_int_equal(access(name, F_OK), 0);
 }
 
-/* A reader opens what is there while another is written: it sees the one or the other, whole. */
+/* A reader that opens the file during a write sees either the old or the new one, complete. */
 static void file_is_replaced_atomically(void **state)
 {
     (void)state;
@@ -190,11 +191,11 @@ static void file_is_replaced_atomically(void **state)
     assert_string_equal(text, expected);
     close(fd);
     assert_string_equal(found(KEY, now_s), "new ");
-    assert_int_equal(count_files(), 1); /* nothing is left beside it */
+    assert_int_equal(count_files(), 1); /* no temporary file remains */
 }
 
-/* What lies where it is written to is somebody else's: not followed, not written to, and gone when
- * it was ours. */
+/* An obstacle at the target belongs to someone else: it is not followed or written, and it is
+ * removed if it was ours. */
 static void obstacles_in_cache_folder_are_not_written(void **state)
 {
     (void)state;
@@ -207,15 +208,15 @@ static void obstacles_in_cache_folder_are_not_written(void **state)
     save(KEY, now_s, "new\n");
     assert_int_equal(access(victim, F_OK), -1);
     assert_string_equal(found(KEY, now_s), "old ");
-    save(KEY, now_s, "new\n"); /* the next time there is room again */
+    save(KEY, now_s, "new\n"); /* the next time there is space again */
     assert_string_equal(found(KEY, now_s), "new ");
     assert_int_equal(unlink(file), 0);
     assert_int_equal(symlink(victim, file), 0);
-    save(KEY, now_s, "newer\n"); /* the name is taken over, what it led to is not */
+    save(KEY, now_s, "newer\n"); /* the name is replaced, its link target is not */
     assert_int_equal(lstat(file, &st), 0);
     assert_true(S_ISREG(st.st_mode));
     assert_int_equal(access(victim, F_OK), -1);
-    assert_int_equal(chmod(file, 0666), 0); /* anybody may have written it */
+    assert_int_equal(chmod(file, 0666), 0); /* any user may have written it */
     assert_null(found(KEY, now_s));
 }
 
@@ -228,7 +229,7 @@ static void file_is_rejected_if_a_name_is_unsafe_in_shell(void **state)
         (void)snprintf(lines, sizeof lines, "good\n%s\n", bad[i]);
         assert_false(name_is_offered(tidings_str(bad[i])));
         save(KEY, now_s, lines);
-        assert_null(found(KEY, now_s)); /* none of it: not the good one either */
+        assert_null(found(KEY, now_s)); /* none of it, not even the valid name */
     }
     static char longest[NAME_MAX_BYTES + 2];
     memset(longest, 'n', NAME_MAX_BYTES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The parser of a command's options: what holds without them, and what values they take.
+ * The option parser of a command: defaults, and the values that options accept.
  */
 #include "cli/command.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a server says can neither drive a terminal nor look like another line, and stays what it was
- * where it is JSON.
+ * Server output can neither control a terminal nor imitate another line, and JSON keeps its value.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Pages that go in a circle, are too many, or take too long all together are not asked for.
+ * The client stops requesting pages if they form a cycle, are too many, or take too long in total.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Ranges as the command line writes them, and cutting a whole content to one.
+ * Ranges in command line syntax, and cutting full content to a range.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Files that give servers names: what hosts and editors write is understood, variables are
- * replaced, and what cannot be used says why.
+ * Files that name servers: formats of hosts and editors, variable substitution, and reasons for
+ * unusable entries.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static const char *variable(const char *name)
 
 static const struct servers_context context = {"f.json", "/project", variable, NULL};
 
-/* The server "a" as one text, or the failure's. */
+/* The server "a" as one string, or the error message. */
 static const char *find(const char *file)
 {
     static char out[1024];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was agreed to: remembered for that file, name and content alone, bounded, and forgotten.
+ * Trusted entries: valid only for the same file, name and content, limited in number, and
+ * revocable.
  */
 #include <setjmp.h>
 #include <stdarg.h>
