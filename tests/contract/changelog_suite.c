@@ -40,7 +40,7 @@ static void close_log(struct changelog *log)
     fail_alloc_end();
 }
 
-/* Number and append one change; `uri` NULL: list_changed. */
+/* Numbers and appends one change; `uri` NULL: list_changed. */
 static uint64_t put(struct changelog *log, const char *uri, enum tidings_change_kind kind)
 {
     struct tidings_change change = {.uri = tidings_str(uri), .kind = kind};

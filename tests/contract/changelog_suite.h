@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every implementation of store/change_log.h must do. A test program calls changelog_suite
+ * The contract of every implementation of store/change_log.h. A test program calls changelog_suite
  * with its factory and returns the result.
  */
 #ifndef CONTRACT_CHANGELOG_SUITE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of what a store keeps beside entities.
+ * The contract of a store for data besides entities.
  */
 #include "contract/durable_suite.h"
 
@@ -129,7 +129,7 @@ static void changes_survive_restart_in_order(void **state)
     store = open_store(false);
     assert_int_equal(store->ops->position(store), 7);
     assert_int_equal(log_entry_check_changes(store, 100, all), 0);
-    /* The newest, and the rest is below the floor. */
+    /* The newest; the rest is below the floor. */
     assert_int_equal(
         log_entry_check_changes(store, 2, "6 published p:///y new\n7 published p:///x gone\n"), 5);
     assert_int_equal(log_entry_check_changes(store, 1, "7 published p:///x gone\n"), 6);
@@ -272,7 +272,7 @@ static void publications_survive_restart_unchanged(void **state)
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
-/* A program that runs: its rows, its log. */
+/* A running program: its rows, its log. */
 struct run {
     struct store *rows;
     struct changelog *log;
@@ -326,7 +326,7 @@ static void cursor_resumes_after_restart(void **state)
     stop(&b);
     struct run c = start(false);
     check_resumes(&c, a.epoch, two, true);
-    check_resumes(&c, a.epoch, three, false); /* which is of the second start */
+    check_resumes(&c, a.epoch, three, false); /* which belongs to the second start */
     check_resumes(&c, b.epoch, three, true);
     stop(&c);
 }

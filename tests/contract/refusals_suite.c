@@ -40,9 +40,9 @@ struct step {
     enum entity_op op;
     const char *type; /* NULL: that of the setup */
     const char *key;
-    bool is_patch, is_new; /* `is_new`: refuse if it exists */
+    bool is_patch, is_new; /* `is_new`: reject it if it exists */
     bool on_baseline;      /* on the version that was current before the batch */
-    bool is_matched;       /* refuse if something else, or nothing, is published */
+    bool is_matched;       /* reject if the publication differs or is missing */
 };
 
 struct refusal {
@@ -126,7 +126,7 @@ static const struct refusal refusals[] = {
 };
 
 enum { REFUSALS = sizeof refusals / sizeof *refusals };
-enum { PUBLISHED_MAX = 4, PUBLISHED_BYTES = 8000 }; /* "?" stands for 4,000 bytes */
+enum { PUBLISHED_MAX = 4, PUBLISHED_BYTES = 8000 }; /* "?" represents 4,000 bytes */
 
 static const struct refusals_store *store;
 static struct store *opened;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of a place for versions of entities.
+ * The contract of a store for entity versions.
  */
 #include "contract/store_suite.h"
 
@@ -209,7 +209,7 @@ static void versions_cover_time_without_gap(void **state)
     r->ops->destroy(r);
 }
 
-/* The current one is found by all that it is, whatever became of those put after it. */
+/* The current version is found by each of its keys, even after later versions. */
 static void assert_current(struct store *r, const char *id, int64_t from, struct tidings_str value)
 {
     struct tidings_error err;
@@ -310,7 +310,7 @@ static void newest_versions_can_be_counted(void **state)
         put(r, "y", starts[i], "1");
         commit(r);
         if (i == 2) {
-            must(r->ops->idle(r, &err), &err); /* some are where they stay, some are not */
+            must(r->ops->idle(r, &err), &err); /* some are in place, some are not */
             begin(r);
             must(r->ops->forget(r, STR("x"), 20, &err), &err);
             commit(r);
@@ -543,7 +543,7 @@ static void expired_key_is_removed(void **state)
     assert_false(has_key(r, "a", "k0"));
     assert_false(has_key(r, "a", "k1"));
     assert_true(has_key(r, "a", "k2"));
-    put_keys(r, "a", 2, 1, 1000 + ENTITY_KEY_AGE_MS); /* again: in place of the other */
+    put_keys(r, "a", 2, 1, 1000 + ENTITY_KEY_AGE_MS); /* again: it replaces the other */
     assert_true(has_key(r, "a", "k2"));
     r->ops->destroy(r);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log beside a database of PostgreSQL keeps the contract of change logs, and the
- * database that of what outlives the program.
+ * The change log beside a PostgreSQL database keeps the contract of change logs, and the database
+ * keeps the contract of durable stores.
  */
 #include "contract/changelog_suite.c"
 
@@ -25,7 +25,7 @@ static struct store *open_kept(bool is_fresh)
     return store;
 }
 
-/* Made before: memory lacks in some cases. */
+/* Created before, because some cases run out of memory. */
 #define LOGS 120
 static char log_urls[LOGS][POSTGRES_URL];
 static unsigned logs;

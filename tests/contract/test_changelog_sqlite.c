@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The change log beside a file keeps the contract of change logs, and a file that of what outlives
- * the program. Beyond them: cursors of a time the file does not remember, and of what happened
- * after an older copy was made are refused; a full disk.
+ * The change log beside a file keeps the contract of change logs, and the file keeps the contract
+ * of durable stores. Further cases: cursors from a forgotten time, or from after an older copy was
+ * made, are rejected; and a full disk.
  */
 #include "contract/changelog_suite.c"
 
@@ -60,7 +60,7 @@ static struct changelog *make_log(const struct changelog_limits *limits, struct 
 
 /* ---- cursors --------------------------------------------------------------------------------- */
 
-/* A program that runs: its rows, its log. */
+/* A running program: its rows, its log. */
 struct run {
     struct store *rows;
     struct changelog *log;
@@ -123,7 +123,7 @@ static void copy_rejects_cursors_issued_after_it_was_made(void **state)
     kept_publish(restored.rows, "p:///x", "other 2");
     kept_publish(restored.rows, "p:///x", "other 3");
     stop(&restored);
-    struct run later = start(copy); /* it has come so far by now, but another way */
+    struct run later = start(copy); /* it has reached the same position by another history */
     check_resumes(&later, a.epoch, 1, true);
     check_resumes(&later, a.epoch, 2, false);
     check_resumes(&later, original.epoch, 3, false);
@@ -151,7 +151,7 @@ static void remembered_starts_are_limited(void **state)
     stop(&r);
 }
 
-/* Up to the first number of its epoch the log is filled by positions. */
+/* Below the first number of its epoch, positions fill the log. */
 static void earlier_changes_are_appended_by_position(void **state)
 {
     (void)state;

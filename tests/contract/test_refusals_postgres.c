@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Refusals over PostgreSQL, with the lock and without. Commits fail while a constraint that the
- * database checks at their end forbids every row.
+ * Rejections over PostgreSQL, with and without the lock. Commits fail while a deferred constraint
+ * forbids every row.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Refusals over SQLite. Commits fail while another name leads to the file.
+ * Rejections over SQLite. Commits fail while the file has a second name.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Several stores on one database of PostgreSQL, as several nodes have them: each follows what the
- * others commit, in one order without gaps; what is decided under the lock is decided once; leases,
- * nodes and sessions.
+ * Several stores on one PostgreSQL database, as in a cluster: each node follows the others' commits
+ * in one order without gaps, decisions under the lock happen once; leases, nodes and sessions.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -52,7 +51,7 @@ static void commits_are_followed_in_order_by_other_nodes(void **state)
     store_close(b);
 }
 
-/* Also while its notification has not been read. */
+/* Even before its notification is read. */
 static void newest_position_is_known_before_follow(void **state)
 {
     (void)state;
@@ -71,7 +70,7 @@ static void newest_position_is_known_before_follow(void **state)
     store_close(b);
 }
 
-/* A node that begins later finds it in the log, too. */
+/* A node started later also finds it in the log. */
 static void owner_announcements_differ_from_program_announcements(void **state)
 {
     (void)state;
@@ -94,7 +93,8 @@ static void owner_announcements_differ_from_program_announcements(void **state)
     store_close(b);
 }
 
-/* In a page that another node reads, of several tables and of one, and in the log after a start. */
+/* In a page that another node reads, from one and from several tables, and in the log after a
+ * restart. */
 static void unsubscribable_changes_stay_unsubscribable_on_other_nodes(void **state)
 {
     (void)state;
@@ -128,7 +128,7 @@ static void unsubscribable_changes_stay_unsubscribable_on_other_nodes(void **sta
     store_close(b);
 }
 
-/* Also what fills several pages, and what nobody stays for to the end. */
+/* Even across several pages, and even if the reader stops early. */
 static bool take_three(void *user, const struct log_entry *change)
 {
     unsigned *count = user;
@@ -193,7 +193,8 @@ static bool check_strange(void *user, const struct log_entry *c)
     return true;
 }
 
-/* The longest URI is longer than an index can hold; text would hold no NUL and no stray byte. */
+/* The longest URI exceeds the size of an index entry; a text column would reject NUL and invalid
+ * bytes. */
 static void untrusted_bytes_are_stored_unchanged(void **state)
 {
     (void)state;
@@ -238,14 +239,14 @@ static long long whole_reads(const char *schema)
                                   " ('tidings_versions', 'tidings_current', 'tidings_log')");
 }
 
-/* Statements that were planned while the tables were small are used when they are large. */
+/* Statements planned while the tables were small are still used when they are large. */
 static void follow_queries_never_scan_whole_tables(void **state)
 {
     (void)state;
     char schema[32];
     postgres_server_fresh(server, url);
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
-    store_close(store_open(url)); /* who makes the tables reads them */
+    store_close(store_open(url)); /* the node that creates the tables reads them */
     long long before = whole_reads(schema);
     struct store *a = store_open(url), *b = store_open(url);
     for (int i = 1; i <= 10; i++) {
@@ -253,7 +254,7 @@ static void follow_queries_never_scan_whole_tables(void **state)
         store_followed(b, false);
         assert_int_equal(store_value(b, "x"), 1);
     }
-    store_close(a); /* counts are written when a connection ends */
+    store_close(a); /* counts are written when a connection closes */
     store_close(b);
     while (postgres_server_number(server, schema,
                                   "SELECT count(*) FROM pg_stat_user_tables WHERE"
@@ -276,15 +277,15 @@ static void writes_of_other_nodes_are_visible_under_lock(void **state)
     struct store *a = store_open(url), *b = store_open(url);
     store_put_alone(a, "x", 1, "1");
     store_followed(b, false);
-    store_put_alone(b, "x", 2, "2"); /* both know it as theirs now */
+    store_put_alone(b, "x", 2, "2"); /* both nodes know it as theirs now */
     assert_int_equal(store_value(a, "x"), 1);
     store_begin(a);
-    assert_int_equal(store_value(a, "x"), 2); /* also before it was followed */
+    assert_int_equal(store_value(a, "x"), 2); /* even before it was followed */
     assert_string_equal(store_followed(a, true), "2 entity x\n");
     assert_int_equal(store_value(a, "x"), 2);
     store_put(a, "x", 3, "3");
     store_commit(a);
-    store_begin(b); /* which does not follow: it is told later, with its own */
+    store_begin(b); /* which does not follow: it is reported later, with its own change */
     assert_int_equal(store_value(b, "x"), 3);
     store_put(b, "y", 1, "1");
     store_commit(b);
@@ -310,7 +311,7 @@ static bool ignore(void *user, const struct log_entry *change)
     return true;
 }
 
-/* One more each time; cmocka's asserts are of the main thread. */
+/* One more each time; cmocka's asserts belong to the main thread. */
 static void *count_up(void *user)
 {
     struct writer *w = user;
@@ -417,7 +418,7 @@ static void concurrent_first_starts_create_one_store(void **state)
 
 static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
 
-/* A cursor of any node is good on every other. */
+/* A cursor of any node is valid on every other. */
 static void cursor_of_one_node_resumes_on_another(void **state)
 {
     (void)state;
@@ -497,7 +498,7 @@ static void nodes_are_listed_by_name_while_alive(void **state)
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = store_open(url);
     struct tidings_error err = {0};
-    for (int i = 0; i < 8; i++) { /* nobody has followed more than there is */
+    for (int i = 0; i < 8; i++) { /* no node has followed more than exists */
         store_announce_alone(a, "n:///1");
     }
     struct node_row row = {
@@ -516,7 +517,7 @@ static void nodes_are_listed_by_name_while_alive(void **state)
     row.name = STR("three");
     assert_int_equal(postgres_put_node(a, &row, 0, &err), 0);
     check_nodes(a, "three 1 {} 8 gone\ntwo 1 {} 8 alive\n");
-    row.name = STR("three"); /* gone: another may be called so */
+    row.name = STR("three"); /* gone: the name is free again */
     assert_int_equal(postgres_put_node(b, &row, 60000, &err), 0);
     char large[5000];
     memset(large, 'x', sizeof large);
@@ -547,7 +548,7 @@ static void session_has_one_node_and_others_are_notified(void **state)
     row = (struct session_row){
         .id = STR("s"), .node = STR("B"), .state = STR("{3}"), .generation = 1};
     assert_int_equal(postgres_put_session(b, &row, &err), 0);
-    row.node = STR("A"); /* the same generation, by who lost it */
+    row.node = STR("A"); /* the same generation, from its previous owner */
     assert_int_equal(postgres_put_session(a, &row, &err), TIDINGS_E_CONFLICT);
     assert_int_equal(postgres_take_session(a, STR("s"), STR("A"), &taken, &err), 1);
     assert_true(str_eq(taken.state, STR("{3}")) && taken.generation == 2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What becomes of batches, cursors and followers when the database, or the way to it, fails: a
- * connection cut at every step, an answer that never comes, a node that stands still with the lock,
- * a database that is restarted, killed, or put back to an older state.
+ * Batches, cursors and followers when the database or its connection fails: a connection cut at
+ * every step, a missing answer, a node that stalls with the lock, and a database that is restarted,
+ * killed, or rolled back to an older state.
  */
 #include <errno.h>
 #include <poll.h>
@@ -31,7 +31,7 @@ static void new_schema(void)
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
-/* Cut off whoever is connected, but who asks for it. */
+/* Closes every connection but the caller's. */
 static void cut_all(void)
 {
     (void)postgres_server_number(server, schema,
@@ -39,7 +39,7 @@ static void cut_all(void)
                                  " WHERE backend_type='client backend' AND pid<>pg_backend_pid()");
 }
 
-/* Operations come to life again by themselves, not at once. */
+/* Operations recover on their own, but not at once. */
 static void recover(struct store *store)
 {
     struct tidings_error err = {0};
@@ -162,7 +162,7 @@ static void silent_database_times_out_soon(void **state)
     uint64_t before = clock_monotonic_ms();
     assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
     assert_in_range(clock_monotonic_ms() - before, 4000, 9000);
-    before = clock_monotonic_ms(); /* and then no operation waits for more than a second */
+    before = clock_monotonic_ms(); /* and then no operation waits longer than a second */
     assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
     assert_in_range(clock_monotonic_ms() - before, 0, 3000);
     postgres_proxy_be(p, PROXY_PASS);
@@ -221,7 +221,7 @@ static void database_restart_loses_nothing(void **state)
     store_close(b);
 }
 
-/* It is known which entities there are: who asks for another needs no answer of the database. */
+/* The node knows all entity ids, so a request for another id needs no database query. */
 static void missing_entity_is_known_without_database(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void missing_entity_is_known_without_database(void **state)
     recover(a);
     recover(b);
     store_put_alone(a, "z", 1, "3");
-    store_begin(b); /* not followed yet: the database is asked */
+    store_begin(b); /* not followed yet: the node queries the database */
     assert_int_equal(store_value(b, "z"), 3);
     b->ops->rollback(b);
     store_followed(b, false);
@@ -270,7 +270,7 @@ static void database_crash_is_reported_to_every_node(void **state)
     postgres_server_up(server);
     recover(a);
     recover(b);
-    /* One writes it down, both follow it; what was announced is gone. */
+    /* One node records it, both follow it; the announcements are gone. */
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_string_equal(store_followed(b, false), "broken\n");
     assert_true(a->ops->followed(a) > UINT64_C(1) << 40);
@@ -285,7 +285,7 @@ static void database_crash_is_reported_to_every_node(void **state)
     store_close(b);
 }
 
-/* Writes until that fails; how many were acknowledged is in `done`. */
+/* Writes until a write fails; `done` is the number of acknowledged writes. */
 struct steady {
     pthread_t thread;
     unsigned round, done;
@@ -356,7 +356,7 @@ static void database_rollback_to_backup_is_detected(void **state)
                    "DELETE FROM tidings_versions WHERE position=%llu;UPDATE tidings_state SET"
                    " position=%llu",
                    (unsigned long long)second, (unsigned long long)first);
-    postgres_server_exec(server, schema, sql); /* as a standby that had not received it */
+    postgres_server_exec(server, schema, sql); /* as on a standby that had not received it */
     assert_int_equal(a->ops->begin(a, &err), TIDINGS_E_BUSY);
     assert_non_null(strstr(err.text, "went back"));
     recover(a);
@@ -368,8 +368,8 @@ static void database_rollback_to_backup_is_detected(void **state)
     store_close(a);
 }
 
-/* Who begins takes for ended what was silent for long. Is it not, that is said as soon as it hears
- * of it; until then its cursors are waited for. */
+/* A new node counts long-silent nodes as dead. A live node corrects that when it notices; until
+ * then its cursors wait. */
 static void node_counted_as_dead_reports_that_it_lives(void **state)
 {
     (void)state;
@@ -403,7 +403,7 @@ static void replaced_database_server_is_detected(void **state)
     store_put_alone(a, "x", 1, "1");
     store_close(a);
     postgres_server_exec(server, schema, "UPDATE tidings_state SET server=server+4");
-    a = store_open(url); /* as after a failover: the timeline is another */
+    a = store_open(url); /* as after a failover: the timeline differs */
     assert_true(a->ops->position(a) > UINT64_C(1) << 40);
     assert_int_equal(
         postgres_server_number(server, schema, "SELECT count(*) FROM tidings_breaks WHERE lossy=1"),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tables that a newer program brings up to date: beside nodes of the version before, and not while
- * nodes live that could not go on. The newer programs here are made up: steps that come after ours.
- * And how far nodes are behind, in milliseconds.
+ * Tables that a newer program upgrades: beside nodes of the previous version, and not while
+ * incompatible nodes are alive. The newer programs here are simulated: steps after ours. Also the
+ * lag of nodes, in milliseconds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,7 +38,7 @@ static void enter(struct store *store, const char *name)
     assert_int_equal(postgres_put_node(store, &row, LEASE_MS, NULL), 0);
 }
 
-/* A program that comes after this one. */
+/* A newer program. */
 static int lay_out_as(struct store *store, int64_t made, int64_t oldest, struct tidings_error *err)
 {
     const char *steps[8] = {NULL};
@@ -69,7 +69,7 @@ static void newer_node_upgrades_while_older_node_runs(void **state)
     enter(a, "a");
     store_put_alone(a, "x", 2, "2");
     store_close(b);
-    b = store_open(url); /* and this one may come again */
+    b = store_open(url); /* and this one may connect again */
     assert_int_equal(store_value(b, "x"), 2);
     assert_int_equal(layout_now(), 201);
     store_close(a);
@@ -216,7 +216,7 @@ static void node_reports_age_of_oldest_unfollowed_change(void **state)
             store_commit(a);
         }
         store_announce_alone(a, "n:///2"); /* the oldest counts */
-        /* An hour ago, by the database's clock. */
+        /* An hour ago, by the database clock. */
         postgres_server_exec(server, schema,
                              "UPDATE tidings_versions SET at=at-3600000;"
                              "UPDATE tidings_log SET at=at-3600000;"
@@ -237,7 +237,7 @@ static void node_reports_age_of_oldest_unfollowed_change(void **state)
     store_close(b);
 }
 
-/* The time that entities get is the database's, whatever this machine's clock says. */
+/* Entities get the database's time, regardless of the clock of this machine. */
 static void timestamps_use_the_database_clock(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Being woken by other nodes on PostgreSQL: on the one connection that a node has, by which it asks
- * and writes as well.
+ * Wakeups from other nodes on PostgreSQL: on a node's only connection, which also carries its
+ * queries and writes.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void listening_node_wakes_for_other_nodes_only(void **state)
     assert_int_equal(a->ops->descriptor(a), -1);
     store_followed(a, false);
     store_followed(b, false);
-    assert_int_equal(b->ops->descriptor(b), -1); /* once: it may have the number of another */
+    assert_int_equal(b->ops->descriptor(b), -1); /* once: the other's number may be equal */
     struct pollfd p = {.fd = b->ops->descriptor(b), .events = POLLIN};
     assert_true(p.fd >= 0);
     store_put_alone(a, "x", 1, "1");
@@ -37,7 +37,7 @@ static void listening_node_wakes_for_other_nodes_only(void **state)
     assert_string_equal(store_followed(b, true), "1 entity x\n");
     assert_int_equal(poll(&p, 1, 0), 0);
     for (int i = 1; i <= 10; i++) {
-        store_put_alone(b, "y", i, "1"); /* the answer to the notification comes later or not */
+        store_put_alone(b, "y", i, "1"); /* the answer to the notification may arrive later */
         (void)poll(&p, 1, 0);
         assert_int_equal(b->ops->wake(b), 0);
         assert_false(b->ops->has_news(b));
@@ -46,8 +46,8 @@ static void listening_node_wakes_for_other_nodes_only(void **state)
     store_close(b);
 }
 
-/* The connection is the one by which everything is asked: what comes with an answer does not make
- * it readable any more. */
+/* Notifications share the connection with queries: one that arrives with an answer does not make
+ * the connection readable again. */
 static void notification_during_query_is_received(void **state)
 {
     (void)state;
@@ -59,7 +59,7 @@ static void notification_during_query_is_received(void **state)
         char line[64];
         store_put_alone(a, "x", i, "1");
         uint64_t until = clock_monotonic_ms() + 10000;
-        do { /* nobody looks at the descriptor */
+        do { /* no loop polls the descriptor */
             assert_int_equal(store_value(b, "other"), -1);
             assert_true(clock_monotonic_ms() < until);
         } while (!b->ops->has_news(b));
@@ -71,7 +71,7 @@ static void notification_during_query_is_received(void **state)
     store_close(b);
 }
 
-/* All that a node has: also when it listens, and after it was cut off. */
+/* A node's only connection, even if it listens, and after it was cut. */
 static void node_uses_one_connection(void **state)
 {
     (void)state;
@@ -108,8 +108,8 @@ static void node_uses_one_connection(void **state)
     store_close(b);
 }
 
-/* What it was told and does not read is not kept for ever: there is room for so many notifications
- * of all nodes, and then nobody is told anything. */
+/* Unread notifications are not kept indefinitely: once the queue of all nodes is full, no node
+ * receives any. */
 static void stalled_listener_is_disconnected(void **state)
 {
     (void)state;

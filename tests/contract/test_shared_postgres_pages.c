@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Many rows at a time in PostgreSQL: versions of one batch that are inserted together, and what
- * others wrote as it is read, of as few tables as there is something in; also when a stranger
- * notifies of what never happened.
+ * Many rows at a time in PostgreSQL: versions of one batch inserted together, and other nodes'
+ * writes read from only the tables that contain some; even if an untrusted client sends false
+ * notifications.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static void batched_versions_are_stored_like_single_ones(void **state)
         (void)snprintf(id, sizeof id, "e%d", i);
         store_put(a, id, 1, "1");
     }
-    store_put(a, "e7", 2, "2"); /* twice in the batch, one after the other and not */
+    store_put(a, "e7", 2, "2"); /* twice in the batch, both consecutive and apart */
     store_put(a, "e7", 3, "3");
     store_announce(a, "n:///1");
     store_put(a, "big", 1, large);
@@ -95,15 +95,15 @@ static void rolled_back_writes_are_not_sent(void **state)
 
 /* ---- following ------------------------------------------------------------------------------- */
 
-/* `b` listens from here on. */
+/* `b` listens from this point on. */
 static int descriptor_of(struct store *b)
 {
     store_followed(b, false);
-    (void)b->ops->descriptor(b); /* once: it may have the number of another */
+    (void)b->ops->descriptor(b); /* once: the other's number may be equal */
     return b->ops->descriptor(b);
 }
 
-/* Until it is told that there is something to follow. */
+/* Waits until a wakeup reports changes to follow. */
 static void await_wake(struct store *b)
 {
     while (!b->ops->has_news(b)) {
@@ -136,7 +136,7 @@ static void notified_node_follows_every_kind_of_change(void **state)
     assert_true(descriptor_of(b) >= 0);
     for (int i = 0; i < 300; i++) {
         random = random * 1664525u + 1013904223u;
-        unsigned draw = random >> 24; /* long stretches of one kind, and others between */
+        unsigned draw = random >> 24; /* long runs of one kind, with others in between */
         write_some(a, draw < 8 ? 2 : draw < 24 ? 1 : i / 100 == 1 ? 1 : 0, i);
         if (draw % 3 == 0) {
             await_wake(b);
@@ -183,7 +183,7 @@ static void false_notification_changes_nothing(void **state)
     store_close(b);
 }
 
-/* Two that write the same entities in turn: each compares with what the other wrote, which comes
+/* Two nodes write the same entities in turn: each compares with the other's write, which arrives
  * with the lock. */
 static void page_received_with_lock_is_followed_once(void **state)
 {
@@ -225,7 +225,7 @@ static void page_received_with_lock_is_followed_once(void **state)
     }
 }
 
-/* In a batch, with a page of everything that came after what it had followed. */
+/* In a batch, with a page of everything after its followed position. */
 static struct postgres_store *begin_with_page(struct store *b)
 {
     store_begin(b);
@@ -235,7 +235,7 @@ static struct postgres_store *begin_with_page(struct store *b)
     return s;
 }
 
-/* Planted: what was followed is not what it was when that page was asked for. */
+/* Planted: the followed position differs from that at the time of the query. */
 static void page_is_ignored_if_position_differs(void **state)
 {
     (void)state;
@@ -281,9 +281,9 @@ static void node_position_never_moves_back_after_read_ahead(void **state)
     (void)store_followed(b, false);
     assert_int_equal(store_value(b, "x"), 1);
     store_put_alone(a, "x", 2, "2");
-    (void)store_followed(b, false); /* from now on values are read too */
+    (void)store_followed(b, false); /* from now on it reads values too */
     store_begin(b);
-    b->ops->rollback(b); /* what is known as current is forgotten */
+    b->ops->rollback(b); /* drops the cached current versions */
     store_put_alone(a, "x", 3, "3");
     store_put_alone(a, "x", 4, "4");
     assert_int_equal(store_value(b, "x"), 4);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rows that travel with NOTIFY (cluster/log_record.h), against PostgreSQL: who hears them does not
- * ask; whoever missed something does; what was not committed is not told.
+ * Rows in NOTIFY payloads (cluster/log_record.h), against PostgreSQL: a node that receives them
+ * does not query; a node that missed some does; uncommitted rows are not sent.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,8 +44,8 @@ static void node_uses_notified_rows_without_query(void **state)
     assert_int_equal(hearer_heard(b).changes, 5);
     assert_int_equal(store_value(b, "x"), 2);
     assert_int_equal(store_value(b, "y"), 1);
-    /* From here on it is known to be current here, and renewed by what is heard: nobody could read
-     * it any more. */
+    /* From this point it is cached as current here, and renewed by notifications: no read could
+     * refresh it. */
     store_put_alone(a, "x", 3, "3");
     hearer_await(b);
     hearer_follows(b, "6 entity x\n", 4, 0, 0, &before);
@@ -57,7 +57,7 @@ static void node_uses_notified_rows_without_query(void **state)
     store_announce_alone(a, "n:///dark");
     hearer_await(b);
     hearer_follows(b, "7 announced n:///dark e o 7 mute\n", 5, 0, 0, &before);
-    /* Nobody was woken by its own. */
+    /* A node is not woken by its own notification. */
     assert_int_equal(hearer_heard(a).applied, 0);
     store_close(a);
     store_close(b);
@@ -73,7 +73,7 @@ static void rows_notified_together_are_followed_together(void **state)
     struct notification_counts before = hearer_heard(b);
     for (int i = 1; i <= 20; i++) {
         store_put_alone(a, "x", i, "1");
-        stranger_hears(&w); /* now it has arrived there too, or is about to */
+        stranger_hears(&w); /* it has arrived there now, or is about to */
     }
     struct buf told;
     buf_init(&told, 4096);
@@ -89,7 +89,7 @@ static void rows_notified_together_are_followed_together(void **state)
     assert_string_equal(told.ptr, expected.ptr);
     assert_int_equal(hearer_heard(b).asked, before.asked);
     assert_int_equal(hearer_heard(b).applied - before.applied, 20);
-    /* More at a time than are kept: asked for. */
+    /* More rows at once than the buffer keeps: the node queries them. */
     for (int i = 21; i <= 20 + (int)NOTIFICATIONS_MAX + 5; i++) {
         store_put_alone(a, "x", i, "1");
     }
@@ -116,10 +116,11 @@ static void node_queries_after_missed_notification(void **state)
     store_put_alone(a, "y", 1, "1");
     hearer_await(b);
     hearer_follows(b, "1 entity x\n2 entity y\n", 0, 1, 0, &before);
-    /* What is looked for without having been woken is asked for, always. */
+    /* A poll without a wakeup always queries. */
     before = hearer_heard(b);
     hearer_follows(b, "", 0, 1, 0, &before);
-    /* Of what is not told with its rows the position comes, and of a batch that has some of it. */
+    /* For rows that are not sent, the position is sent, and likewise for a batch that contains
+     * some. */
     before = hearer_heard(b);
     store_publish_alone(a, "p:///1", "x");
     hearer_await(b);
@@ -139,14 +140,14 @@ static void oversized_rows_are_queried(void **state)
     postgres_server_fresh(server, url);
     struct store *a = store_open(url), *b = hearer_open(url);
     char *large = mem_alloc(7001), id[16];
-    memset(large, '0', 7000); /* digits: a number in JSON, if it need be one */
+    memset(large, '0', 7000); /* digits: a valid JSON number */
     large[6999] = '7';
     large[7000] = '\0';
     struct notification_counts before = hearer_heard(b);
     store_put_alone(a, "x", 1, "1");
     hearer_await(b);
     hearer_follows(b, "1 entity x\n", 1, 0, 0, &before);
-    assert_int_equal(store_value(b, "x"), 1); /* known to be current, from here on */
+    assert_int_equal(store_value(b, "x"), 1); /* cached as current, from this point on */
     store_put_alone(a, "x", 2, large);
     hearer_await(b);
     before = hearer_heard(b);
@@ -181,7 +182,7 @@ static void uncommitted_rows_are_not_notified(void **state)
     stranger_hears(&w);
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
-    /* One that fails when it is committed, and one before. */
+    /* One that fails at its commit, and one before. */
     postgres_server_exec(
         server, postgres_url_schema(url),
         "CREATE TABLE allowed(id text PRIMARY KEY);"
@@ -207,7 +208,7 @@ static void uncommitted_rows_are_not_notified(void **state)
     store_close(b);
 }
 
-/* Without the lock: who is overtaken has told nothing of what it would have written. */
+/* Without the lock: an overtaken batch has sent none of its rows. */
 static void overtaken_batch_is_not_notified(void **state)
 {
     (void)state;
@@ -229,7 +230,7 @@ static void overtaken_batch_is_not_notified(void **state)
     store_put_alone(a, "again", 1, "1");
     hearer_await(c);
     hearer_follows(c, "3 entity again\n", 3, 0, 0, &before);
-    /* One that is not overtaken tells its rows like any other. */
+    /* A batch that is not overtaken sends its rows like any other. */
     while (!a->ops->begin_unlocked(a)) { /* after some batches with the lock */
         store_begin(a);
         store_commit(a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A database that cannot be used as a store: each reason has a sentence that names it and says what
- * to do, nothing is half done, and the password is never told.
+ * A database that cannot be used as a store: each reason has an error message that names it and the
+ * remedy, no partial state remains, and the password is never shown.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -140,7 +140,7 @@ static void connect_rejects_foreign_tables(void **state)
     new_schema();
     postgres_server_exec(server, schema, "CREATE TABLE tidings_sessions(x int)");
     check_refused(url, "tidings", TIDINGS_E_IO, "\"tidings_sessions\" already exists");
-    /* Nothing was left of the others. */
+    /* None of the other tables was created. */
     assert_int_equal(postgres_server_number(server, schema,
                                             "SELECT count(*) FROM information_schema.tables WHERE"
                                             " table_schema=current_schema()"),
@@ -161,7 +161,7 @@ static void connect_rejects_incompatible_layout(void **state)
     new_schema();
     store_close(store_open(url));
     postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=9, oldest=1");
-    store_close(store_open(url)); /* newer, and this one may go on beside it */
+    store_close(store_open(url)); /* newer, and this one may run beside it */
     postgres_server_exec(server, schema, "UPDATE tidings_cluster SET layout=9, oldest=8");
     check_refused(url, "tidings", TIDINGS_E_UNSUPPORTED,
                   "it has layout 9, made by a newer tidings; this one knows layouts up to 1");
@@ -169,7 +169,7 @@ static void connect_rejects_incompatible_layout(void **state)
     check_refused(url, "tidings", TIDINGS_E_INVALID, "layout -1: it is not ours");
 }
 
-/* Of several hosts the first that can be written to is taken. */
+/* Of several hosts, the first writable one is used. */
 static void connect_tries_hosts_in_turn(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Strangers and rows that travel with NOTIFY (cluster/log_record.h), against PostgreSQL: nobody but
- * a node is believed, and nobody else can read them. The stranger may connect and has no right on
- * any table.
+ * Untrusted clients and rows in NOTIFY payloads (cluster/log_record.h), against PostgreSQL: nodes
+ * accept only payloads of nodes, and other clients cannot read them. The untrusted client may
+ * connect and has no right on any table.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -40,7 +40,7 @@ static void notify_payload_is_unreadable_without_key(void **state)
     buf_init(&raw, 8192);
     assert_int_equal(base64url_decode(&raw, str_skip(payload, 4)), 0);
     assert_null(memmem(raw.ptr, raw.len, "tell", 4));
-    /* Said again by who recorded it: nothing happens, before and after something else did. */
+    /* A recorded payload, sent again: nothing happens, before and after another change. */
     hearer_await(b);
     struct notification_counts before = hearer_heard(b);
     hearer_follows(b, "1 entity tell-tale-id\n2 announced n:///tell-tale e o 7\n", 1, 0, 0,
@@ -65,7 +65,7 @@ static void notify_payload_is_unreadable_without_key(void **state)
     store_close(b);
 }
 
-/* A notice that says "fake" was written, put together with that key for that place. */
+/* A notice that says that "fake" was written, made with that key for that place. */
 static void put_fake(struct buf *out, const unsigned char secret[32],
                      const struct notify_payload_scope *scope, uint64_t from, uint64_t count)
 {
@@ -99,7 +99,7 @@ struct forging {
     struct notify_payload_scope scope;
 };
 
-/* Something was written of which no node tells; then the stranger says its own of it. */
+/* A write without a notification; then the untrusted client sends its own. */
 static void forge(struct forging *f, const char *told, unsigned by_notice, unsigned refused)
 {
     char line[64];
@@ -131,7 +131,7 @@ static void notifications_are_accepted_only_from_nodes(void **state)
     const struct notify_payload_scope here = f.scope;
     uint64_t next = 1;
 
-    /* Who has the secret and is here: believed. So the rest of this test can fail. */
+    /* A payload with the right secret and place is accepted, so the rest of this test can fail. */
     write_silently(&f, "x0");
     put_fake(&f.text, f.secret, &here, next++, 1);
     forge(&f, "fake", 1, 0);
@@ -151,13 +151,13 @@ static void notifications_are_accepted_only_from_nodes(void **state)
     put_fake(&f.text, f.secret, &there, next++, 1);
     forge(&f, "x2", 0, 1);
 
-    /* A good one of other positions, with those that would be next. */
+    /* A valid one with other positions, including the next ones. */
     write_silently(&f, "x3");
     put_fake(&f.text, f.secret, &here, 9, 1);
     f.text.ptr[0] = f.text.ptr[2] = (char)('0' + next++);
     forge(&f, "x3", 0, 1);
 
-    /* Altered in the middle, cut off, and with more after it. */
+    /* Altered in the middle, truncated, and with extra bytes. */
     write_silently(&f, "x4");
     put_fake(&f.text, f.secret, &here, next++, 1);
     f.text.ptr[f.text.len / 2] = f.text.ptr[f.text.len / 2] == 'A' ? 'B' : 'A';
@@ -171,7 +171,7 @@ static void notifications_are_accepted_only_from_nodes(void **state)
     buf_puts(&f.text, STR("AAAA"));
     forge(&f, "x6", 0, 1);
 
-    /* As large as PostgreSQL takes, of nothing. */
+    /* As large as PostgreSQL accepts, filled with zeros. */
     write_silently(&f, "x7");
     buf_clear(&f.text);
     buf_putf(&f.text, "%llu %llu ", (unsigned long long)next, (unsigned long long)next);
@@ -181,13 +181,13 @@ static void notifications_are_accepted_only_from_nodes(void **state)
     forge(&f, "x7", 0, 1);
     next++;
 
-    /* What is no payload, nor a number. */
+    /* Neither a payload nor a number. */
     struct notification_counts before = hearer_heard(f.b);
     stranger_says(&f.w, STR("1 2"));
     assert_int_equal(hearer_take(f.b), 0);
     assert_int_equal(hearer_heard(f.b).refused - before.refused, 1);
 
-    /* Of positions that are not next: no gap is jumped over. */
+    /* Positions that are not next: the node skips no gap. */
     write_silently(&f, "x8");
     put_fake(&f.text, f.secret, &here, next + 1, 1);
     before = hearer_heard(f.b);
@@ -201,7 +201,7 @@ static void notifications_are_accepted_only_from_nodes(void **state)
     store_close(f.b);
 }
 
-/* Two schemas of one database, one copied from the other with everything, so also the secret. */
+/* Two schemas of one database; one is a full copy of the other, including the secret. */
 static void copied_schema_receives_no_notifications(void **state)
 {
     (void)state;
@@ -228,7 +228,7 @@ static void copied_schema_receives_no_notifications(void **state)
     store_close(b);
 }
 
-/* After the database was started again both ends know it as another place. */
+/* After a restart of the database both ends treat it as another place. */
 static void rows_are_notified_again_after_database_restart(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tasks in a database that several nodes share: each finds those of the others, an end stays
- * whoever writes it, those whose node is gone are failed, there is room for so many; and rows that
- * somebody who is no node wrote into the table.
+ * Tasks in a database that several nodes share: each node finds those of the others, a result stays
+ * regardless of its writer, tasks of dead nodes fail, their number is limited; and rows that
+ * another program wrote into the table.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@ static struct postgres_server *server;
 static char url[POSTGRES_URL], schema[32];
 static const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
 
-/* A node: a store with a run of its own. */
+/* A node: a store with its own run. */
 struct task_node {
     struct store *rows;
     struct changelog *log;
@@ -143,7 +143,7 @@ static void tasks_fail_if_their_node_dies(void **state)
     assert_int_equal(put(&a, "done", "completed", "", NULL), 0);
     assert_int_equal(put(&b, "other", "working", "", NULL), 0);
     assert_int_equal(b.rows->ops->has_stale_tasks(b.rows, NULL), 0);
-    /* It did not say that it lives. */
+    /* It did not report that it lives. */
     postgres_server_exec(server, schema,
                          "UPDATE tidings_runs SET until=1 WHERE epoch=(SELECT run FROM"
                          " tidings_tasks WHERE id='ran')");
@@ -190,7 +190,7 @@ static void expired_task_is_removed_and_reported_once(void **state)
     node_close(&b);
 }
 
-/* The clock of the node that cancels it is hours ahead. */
+/* The clock of the canceling node is hours ahead. */
 static void skewed_clock_does_not_expire_tasks(void **state)
 {
     (void)state;
@@ -253,7 +253,7 @@ static void oversized_untrusted_rows_are_ignored(void **state)
         "'t', 1, '', repeat('x', 4097)::bytea, 'working', 1, 1, 1, 9e18::int8, 1, '', '', '', ''",
         "'t', 1, '', '', repeat('w', 33), 1, 1, 1, 9e18::int8, 1, '', '', '', ''",
         "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, repeat('x', 4097)::bytea, '', '', ''",
-        /* Of the three that may be larger, the one that costs the test least. */
+        /* Of the three that may be larger, the cheapest for the test. */
         "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, '', '', '', repeat('x',"
         " 41943041)::bytea",
     };
@@ -267,7 +267,7 @@ static void oversized_untrusted_rows_are_ignored(void **state)
         struct stored_task t;
         assert_int_equal(a.rows->ops->find_task(a.rows, STR("t"), &t, NULL), 0);
         assert_int_equal(a.rows->ops->each_task(a.rows, fail_if_called, NULL, NULL), 0);
-        (void)end_stale(&a); /* which has failed, if it said that it ran, with a bounded id */
+        (void)end_stale(&a); /* which has failed, if it was running, with a limited id */
     }
     node_close(&a);
 }

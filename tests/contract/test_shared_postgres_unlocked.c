@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Batches that do not take the lock of the database (cluster/postgres_commit.c): committed by
- * one statement if nobody else committed meanwhile, run again if somebody did, and of one whose
- * connection was lost it is found out whether it happened.
+ * Batches without the database lock (cluster/postgres_commit.c): committed by one statement if no
+ * other node committed since, otherwise rerun. If the connection is lost, the node determines
+ * whether the commit succeeded.
  */
 #include <poll.h>
 #include <setjmp.h>
@@ -29,7 +29,7 @@ static void new_schema(void)
     (void)snprintf(schema, sizeof schema, "%s", postgres_url_schema(url));
 }
 
-/* One that has had the lock, and knows everything. */
+/* A node that has had the lock, and is up to date. */
 static struct store *open_settled(const char *at)
 {
     struct store *store = store_open(at);
@@ -44,7 +44,7 @@ static void begin_unlocked(struct store *store)
     assert_true(store->ops->begin_unlocked(store));
 }
 
-/* As the commit thread does: from the beginning, with the lock, and after the others. */
+/* Like the commit thread: from the start, with the lock, and after the others. */
 static const char *begin_again(struct store *store)
 {
     assert_true(store->ops->must_run_again(store));
@@ -133,7 +133,7 @@ static void overtaken_batch_reruns_after_the_winner(void **state)
     store_put(a, "z", 1, "1");
     store_put_alone(b, "x", 1, "9"); /* nobody holds it up */
     assert_int_equal(commit_fails(a), TIDINGS_E_BUSY);
-    assert_int_equal(store_value(a, "x"), 9); /* nothing of the batch is left here */
+    assert_int_equal(store_value(a, "x"), 9); /* this node keeps none of the batch */
     assert_int_equal(store_value(a, "z"), -1);
     assert_string_equal(begin_again(a), "1 entity x\n");
     assert_int_equal(store_value(a, "x"), 9);
@@ -147,7 +147,7 @@ static void overtaken_batch_reruns_after_the_winner(void **state)
     store_close(c);
 }
 
-/* What was refused, or left as it was, counts only if nobody wrote. */
+/* Rejections and unchanged values count only if no other node wrote. */
 static void readonly_batch_can_be_overtaken(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void readonly_batch_can_be_overtaken(void **state)
     store_close(b);
 }
 
-/* The first version of a transaction is what the second was decided from. */
+/* The first version in a transaction is the base of the second. */
 static int compare_and_set(struct entities *e, struct arena *arena, int64_t baseline,
                            const char *value)
 {
@@ -240,7 +240,7 @@ static void urgent_batch_takes_the_lock(void **state)
     struct store *a = open_settled(url), *b = open_settled(url);
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
-    store_put(a, "x", 2, "2"); /* a second version of the same */
+    store_put(a, "x", 2, "2"); /* a second version of the same entity */
     store_commit(a);
     begin_unlocked(a);
     store_put(a, "y", 1, "1");
@@ -317,7 +317,7 @@ static void overtake(struct store *a, struct store *b, int64_t from)
     (void)store_followed(b, true);
 }
 
-/* Batches with the lock until one may do without. */
+/* Runs batches with the lock until one may run without. */
 static unsigned count_locked(struct store *a)
 {
     unsigned count = 0;
@@ -343,7 +343,7 @@ static void repeatedly_overtaken_node_tries_less_often(void **state)
         before = count;
     }
     assert_int_equal(before, 64);
-    overtake(a, b, 9); /* others' changes come with the lock: it does not even begin to count */
+    overtake(a, b, 9); /* other nodes' changes arrive with the lock: it does not start counting */
     for (int64_t i = 10; i < 100; i++) {
         store_put_alone(b, "x", i, "1");
         store_begin(a);
@@ -352,7 +352,7 @@ static void repeatedly_overtaken_node_tries_less_often(void **state)
         assert_false(a->ops->begin_unlocked(a));
     }
     assert_int_equal(count_locked(a), 64);
-    for (int i = 0; i < 64; i++) { /* and in peace it is forgotten */
+    for (int i = 0; i < 64; i++) { /* and it resets without conflicts */
         begin_unlocked(a);
         store_commit(a);
     }
@@ -412,7 +412,8 @@ static void unanswered_commit_is_unknown_if_kept(void **state)
     assert_int_equal(commit_fails(a), TIDINGS_E_UNKNOWN);
     assert_true(a->ops->must_run_again(a));
     postgres_proxy_be(p, PROXY_PASS);
-    assert_int_equal(begin_soon(a), TIDINGS_E_UNKNOWN); /* somebody wrote: it, or another */
+    assert_int_equal(begin_soon(a),
+                     TIDINGS_E_UNKNOWN); /* another node wrote: this one, or a third */
     assert_false(a->ops->must_run_again(a));
     assert_string_equal(store_followed(a, true), "1 entity x\n"); /* like another's */
     assert_string_equal(store_followed(b, true), "1 entity x\n");
@@ -423,7 +424,7 @@ static void unanswered_commit_is_unknown_if_kept(void **state)
     postgres_proxy_stop(p);
 }
 
-/* The statement arrives when the batch was run again: it comes too late. */
+/* The statement arrives too late, after the rerun of the batch. */
 static void late_commit_changes_nothing_after_rerun(void **state)
 {
     (void)state;
@@ -467,7 +468,7 @@ static void connection_lost_between_batches_is_reopened(void **state)
         int rc = 0;
         struct tidings_error err = {0};
         struct entity_version found;
-        store_put_alone(a, "w", step + 1, "1"); /* the connection is settled */
+        store_put_alone(a, "w", step + 1, "1"); /* the connection is ready */
         (void)postgres_server_number(
             server, schema,
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
@@ -485,7 +486,7 @@ static void connection_lost_between_batches_is_reopened(void **state)
             rc = a->ops->commit(a, &err);
         }
         if (rc >= 0) {
-            a->ops->rollback(a); /* it was noticed before that */
+            a->ops->rollback(a); /* the node noticed it before */
             continue;
         }
         assert_true(a->ops->must_run_again(a));

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Layouts of the SQLite file: how a newer program upgrades it, and what an older one says. And
- * which databases are ours: those that are marked, and those restored from a dump, which lost their
- * mark. Databases of other programs are refused, told by name, and not
- * touched.
+ * Layouts of the SQLite file: the upgrade by a newer program, and the error of an older one. Also
+ * recognition of our databases: marked ones, and those restored from a dump, which lost their mark.
+ * Databases of other programs are rejected by name and not modified.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +36,7 @@ static void remove_files(void)
     }
 }
 
-/* Run SQL on the file, and leave it as programs do that know nothing of logs. */
+/* Runs SQL on the file, and leaves it like programs that do not use a log. */
 static void run_sql(const char *sql)
 {
     struct sqlite *db = NULL;
@@ -130,7 +129,7 @@ static void new_store_is_marked(void **state)
     check_opens();
 }
 
-/* What a dump as SQL keeps: everything but the two numbers. */
+/* The contents of an SQL dump: everything but the two numbers. */
 static void restored_dump_is_accepted(void **state)
 {
     (void)state;
@@ -201,7 +200,7 @@ static void upgrade_step_makes_older_programs_reject_file(void **state)
     assert_int_equal(number_of("PRAGMA user_version"), 2);
 }
 
-/* A step that fails leaves the file as it was. */
+/* A failed step leaves the file unchanged. */
 static void failed_upgrade_step_leaves_file_unchanged(void **state)
 {
     (void)state;
@@ -220,7 +219,7 @@ static void failed_upgrade_step_leaves_file_unchanged(void **state)
     check_opens();
 }
 
-/* Without our mark, somebody else's trigger or column makes it somebody else's. */
+/* Without our mark, a foreign trigger or column makes the file foreign. */
 static void lookalike_database_is_rejected(void **state)
 {
     (void)state;
@@ -244,7 +243,7 @@ static int start(void **state)
     if (!mkdtemp(directory)) {
         return -1;
     }
-    /* letters that mean something in a URI */
+    /* letters with a meaning in a URI */
     (void)snprintf(path, sizeof path, "%s/a%%20?b#c.db", directory);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A store in a file is checked, backed up and compacted: while nobody uses it, and while another
- * process reads it for a backup, which keeps its owner from changing the database below it.
+ * Check, backup and compaction of a store in a file: while it is unused, and while another process
+ * reads it for a backup, which prevents its owner from changing the database file.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -226,7 +226,7 @@ static void unused_store_is_backed_up(void **state)
     assert_int_equal(size_of(copy), -1);
 }
 
-/* Its locks would be gone with the first descriptor that is closed. */
+/* Closing the first descriptor would release its locks. */
 static void backup_is_rejected_in_owner_process(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void backup_is_rejected_in_owner_process(void **state)
     close_rows(store);
 }
 
-/* Another process that reads for a backup from `go` until `end`, and says what became of it. */
+/* Another process that reads for a backup from `go` until `end`, and reports the result. */
 struct reader {
     pid_t pid;
     int go[2], said[2], end[2];
@@ -283,7 +283,7 @@ static void end_reader(struct reader *r)
     close(r->said[1]);
 }
 
-/* More than the log has room for before it is copied into the database. */
+/* More than fits into the log before it is copied into the database. */
 static void write_much(struct store *store)
 {
     static char text[100001];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Copying a store, between SQLite and PostgreSQL in every direction: what is read of the copy is
- * what is read of the original, positions and cursors too; interrupted anywhere it goes on; a store
- * that is not empty, half a copy, a store in use and damaged bytes are refused and said.
+ * Copies of a store, between SQLite and PostgreSQL in every direction: a copy reads like the
+ * original, including positions and cursors; a copy resumes after any interruption; a nonempty
+ * store, a partial copy, a store in use and damaged bytes are rejected with a reason.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,8 +104,8 @@ static void print_task(void *user, const struct stored_task *t)
              (long long)t->created_ms, (long long)t->updated_ms, (long long)t->ttl_ms);
 }
 
-/* Entities with history, forgotten and replaced versions, moves, types, published and removed
- * resources, two runs, one of which ended, and tasks. */
+/* Entities with history, removed and replaced versions, moves, types, published and removed
+ * resources, two runs, of which one ended, and tasks. */
 static uint64_t fill(const char *name, uint64_t seed)
 {
     const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
@@ -162,7 +162,7 @@ static bool put_change(void *user, const struct log_entry *c)
     return true;
 }
 
-/* Everything that anybody can read of it; and does a cursor of the run `epoch` go on? */
+/* Everything that can be read from it, and whether a cursor of the run `epoch` resumes. */
 static void describe(const char *name, uint64_t epoch, struct buf *out)
 {
     const struct changelog_limits limits = {.max_entries = 1000, .max_bytes = 1u << 20};
@@ -237,7 +237,7 @@ struct stopping {
     unsigned left;
 };
 
-/* One row in each batch, and the end after so many. */
+/* One row in each batch, and stop after that number. */
 static int put_one(void *user, const struct transfer_row *row, struct tidings_error *err)
 {
     struct stopping *s = user;

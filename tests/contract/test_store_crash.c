@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nothing that was acknowledged is lost, and nothing is there by halves, when the power is cut at
- * any write, and when the program is killed at any moment.
+ * Acknowledged writes survive, and no partial write remains, if the power is cut at any write or
+ * the program is killed at any moment.
  *
- * The writer numbers its batches: batch n puts n as the value of "count" and of every entity it
- * touches, all versions in one transaction, and publishes n under one URI. What is found afterwards
- * must be the state after some batch that was begun, and not before the last that was acknowledged;
- * and positions go on above all that were told.
+ * The writer numbers its batches: batch n writes n as the value of "count" and of every entity it
+ * touches, all versions in one transaction, and publishes n under one URI. The state found
+ * afterwards must be that after some started batch, and not before the last acknowledged one; and
+ * new positions are above all reported ones.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -40,7 +40,7 @@ static void remove_files(void)
     }
 }
 
-/* Which entities batch n touches besides "count": three of eight, always the same ones. */
+/* The entities that batch n touches besides "count": three of eight, always the same ones. */
 static bool is_touched(int64_t n, unsigned which)
 {
     return which == n % 8 || which == n * 3 % 8 || which == (n + 5) % 8;
@@ -60,7 +60,7 @@ static int put(struct store *r, const char *id, int64_t n, bool instead, struct 
     return r->ops->put(r, &v, instead, err);
 }
 
-static uint64_t told; /* the highest position that was committed, as far as this process knows */
+static uint64_t told; /* the highest committed position known to this process */
 
 static int publish(struct store *r, int64_t n, struct tidings_error *err)
 {
@@ -95,7 +95,7 @@ static int write_batch(struct store *r, int64_t n, struct tidings_error *err)
     rc = r->ops->commit(r, err);
     told = rc == 0 ? position : told;
     if (rc == 0 && n % 5 == 0) {
-        (void)r->ops->idle(r, NULL); /* the tables follow; may fail, harms nothing */
+        (void)r->ops->idle(r, NULL); /* the tables follow; a failure is harmless */
     }
     return rc;
 }
@@ -129,7 +129,7 @@ static int take_published(void *user, const struct published_row *row, struct ti
     return 0;
 }
 
-/* The number of the batch after which the file is as it is. */
+/* The number of the last batch in the file. */
 static int64_t check_state(int64_t acknowledged, int64_t begun)
 {
     struct tidings_error err = {0};
@@ -163,7 +163,7 @@ static int64_t check_state(int64_t acknowledged, int64_t begun)
     return n;
 }
 
-/* As a server does it, which keeps a mark of its commits: that must never say that any is lost. */
+/* Like a server, which keeps a mark of its commits: the mark must never report a loss. */
 static int open_as_server(struct store **r, struct tidings_error *err)
 {
     const struct changelog_limits limits = {.max_entries = 1};
@@ -210,7 +210,7 @@ static void acknowledged_writes_survive_power_loss(void **state)
 
 /* ---- kill -9 --------------------------------------------------------------------------------- */
 
-/* Tells each acknowledged batch through the pipe. */
+/* Reports each acknowledged batch through the pipe. */
 static void write_until_killed(int64_t from, int out)
 {
     struct tidings_error err = {0};
@@ -244,7 +244,7 @@ static void acknowledged_writes_survive_kill(void **state)
         }
         close(pipe_ends[1]);
         int64_t acknowledged = n, heard = 0;
-        int64_t enough = n + 1 + round * 5 % 23; /* then in the middle of whatever it is doing */
+        int64_t enough = n + 1 + round * 5 % 23; /* then in the middle of any operation */
         while (acknowledged < enough && read(pipe_ends[0], &heard, sizeof heard) == sizeof heard) {
             acknowledged = heard;
         }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of a store over memory, and that whatever allocation fails, a batch is taken
- * back whole.
+ * The contract of a store in memory, and the full rollback of a batch after any failed allocation.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of a store over PostgreSQL, and the same random batches on it and on memory,
- * with the connection closed and opened again in between.
+ * The contract of a store on PostgreSQL, and the same random batches on it and in memory, with
+ * reconnects in between.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The contract of a store over SQLite; the same random batches on it and on memory, with the
- * file closed and opened again in between; a full disk; a second program; a newer layout.
+ * The contract of a store on SQLite; the same random batches on it and in memory, with the file
+ * closed and reopened in between; a full disk; a second program; a newer layout.
  */
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static void random_batches_match_memory_store(void **state)
             store_random_batch(file, &seed);
             store_random_batch(memory, &same);
             assert_true(seed == same);
-            if (i % 7 == 3) { /* what is not applied yet is found again in the log */
+            if (i % 7 == 3) { /* unapplied entries are found again in the log */
                 file->ops->destroy(file);
                 file = open_file();
             } else if (i % 7 == 5) {
@@ -123,7 +123,7 @@ static void full_disk_rejects_writes_until_space_is_free(void **state)
     r->ops->destroy(r);
 }
 
-/* How many bytes SQLite may have; 0: any number. */
+/* The maximum size of SQLite files in bytes; 0: unlimited. */
 static void limit_memory(int64_t bytes)
 {
     void *sqlite = dlopen("libsqlite3.so.0", RTLD_NOW | RTLD_NOLOAD);
