@@ -53,7 +53,7 @@ static void modern_call(struct asker *a, int64_t id, struct json *params)
 {
     struct json *answers = jv_get(params, "inputResponses");
     struct tidings_str state = jv_str(jv_get(params, "requestState"));
-    assert_true(a->first_call == 0 || id != a->call); /* each round has a number of its own */
+    assert_true(a->first_call == 0 || id != a->call); /* each round has its own number */
     assert_true(str_eq(jv_str(jv_get(params, "name")), STR("tool")));
     a->call = id;
     if (a->first_call == 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server whose tool asks its client something, in either era, and answers when it was told; and a
- * program that is asked. Over a transport without a server (support/fake_transport.h).
+ * A server whose tool asks its client a question, in either era, and continues with the answer; and
+ * a program that answers. Over a transport without a server (support/fake_transport.h).
  */
 #ifndef SUPPORT_ASKER_H
 #define SUPPORT_ASKER_H
@@ -17,16 +17,16 @@
     "\"name\":{\"type\":\"string\",\"title\":\"Your name\",\"default\":\"Ann\"},"                  \
     "\"age\":{\"type\":\"integer\",\"minimum\":0}"
 
-/* A server whose tool asks, and answers with what it heard; and a program that is asked. */
+/* A server whose tool asks and returns the answer; and a program that answers. */
 struct asker {
     bool is_modern, is_endless, keeps_silent;
     const char *method, *params; /* of the question */
     const char *state;           /* requestState; NULL: none */
     int rounds;                  /* how often it asked */
-    int waits;                   /* rounds of a state alone, before it asks */
+    int waits;                   /* rounds with only a state, before the question */
     int64_t call, first_call;
     char heard[4096];        /* the answers, a line each */
-    char capabilities[1024]; /* what the client declares */
+    char capabilities[1024]; /* the client's declared capabilities */
     /* the program */
     int (*answer)(struct asker *a, struct tidings_question *q);
     struct tidings_question *kept;
@@ -41,7 +41,7 @@ extern const struct tidings_question_handlers asker_everything;
 
 /* The legacy server asks, because of whatever it is. */
 void asker_ask_legacy(struct asker *a);
-/* The program hears of a question. */
+/* The program receives a question. */
 void asker_on_question(void *user, struct tidings_question *q);
 void asker_begin(struct asker *a, const struct tidings_question_handlers *handlers,
                  uint32_t timeout_ms);

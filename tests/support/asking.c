@@ -34,7 +34,8 @@ static int compose(const struct asking *a, char *out, size_t room)
                     a->port, a->method, a->uri, strlen(body), body);
 }
 
-/* What fails here shows as an empty answer: cmocka's checks are for the test's own thread. */
+/* A failure here shows as an empty answer, because cmocka's checks belong to the test's own
+ * thread. */
 static void *ask(void *arg)
 {
     struct asking *a = arg;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client on a thread of its own, for tests whose own thread steps a server: one request of the
- * modern era to a port of loopback, on a connection of its own.
+ * A client on its own thread, for tests whose own thread steps a server: one request of the
+ * modern era to a port of loopback, on its own connection.
  *
  *     struct client_requests a;
  *     asking_begin(&a, port, "resources/read", "app:///a");
@@ -30,7 +30,7 @@ int asking_step(struct asking *a, struct tidings_server *server);
 /* Wait for the thread; the whole answer. */
 const char *asking_end(struct asking *a);
 
-/* The port in what on_ready is told. */
+/* The port passed to on_ready. */
 int asking_port(const char *url);
 
 #endif

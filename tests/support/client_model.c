@@ -17,7 +17,7 @@
 
 #define SEEDS 300u
 #define STEPS 150
-#define TURNS 5000 /* until everything is told, far more than it takes */
+#define TURNS 5000 /* until everything is delivered, far more than it takes */
 
 static struct model *playing;
 
@@ -216,7 +216,7 @@ static void begin(struct model *m, int slot)
     put_uri(text, slot);
     h->sub = tidings_client_subscribe(m->client, text, &on, NULL);
     assert_non_null(h->sub);
-    if (watch_of(h->sub)->is_decided) { /* it is watched already: nobody will say so */
+    if (watch_of(h->sub)->is_decided) { /* it is watched already: no event will report it */
         h->is_accepted = true;
         look(h, slot);
     }
@@ -304,13 +304,13 @@ static void something(struct model *m)
     if (kind < 13) {
         model_change(m, uri);
     } else if (kind < 16) {
-        /* An update that does not say whose it is goes to the very URI alone. */
+        /* An update without a subscription applies only to its exact URI. */
         toggle(m, (int)model_roll(m, m->has_version ? MODEL_SLOTS : MODEL_URIS));
     } else if (kind < 25) {
         m->ops->fault(m);
     } else if (kind < 26) {
         ask_something(m);
-    } else if (kind < 27) { /* it is quiet: what is on its way arrives, within two seconds */
+    } else if (kind < 27) { /* no new events: those in transit arrive, within two seconds */
         m->ops->flush(m);
         m->is_calm = true;
         step(m, 1);

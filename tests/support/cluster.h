@@ -33,10 +33,10 @@ const char *read_at(unsigned node, const char *uri);
 void publish(unsigned node, const char *uri, const char *text);
 /* The next update is of that kind, and published:///x reads as `says` then. */
 void hear(size_t n, unsigned node, enum tidings_change_kind kind, const char *says);
-/* Returns when the node has come to everything that was written so far: it writes something of its
- * own, and who writes follows first. */
+/* Returns when the node has followed all earlier writes: it writes its own, and a writer follows
+ * first. */
 void await_followed(unsigned node);
-/* A cursor of `node` about `uri`, behind `cursor` (NULL: from now on), and the whole answer. */
+/* A cursor of `node` about `uri`, after `cursor` (NULL: from now on), and the whole answer. */
 void cursor_of(unsigned node, const char *cursor, const char *uri, char out[256],
                const char **answer);
 

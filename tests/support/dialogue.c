@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The server, the stranger, and the turns between them.
+ * The server, the untrusted client, and the turns between them.
  */
 #include "support/dialogue.h"
 
@@ -211,7 +211,7 @@ void dialogue_open(enum dialogue_door door)
     take_turns();
 }
 
-/* What stands between the last `before` and the first `after` behind it. */
+/* The text between the last `before` and the first `after` that follows it. */
 static struct tidings_str heard_last(const char *before, char after)
 {
     size_t n = strlen(before);
@@ -248,7 +248,7 @@ static void send_all(struct tidings_str s)
         if (n > 0) {
             s = str_skip(s, (size_t)n);
         } else if (errno != EAGAIN && errno != EINTR) {
-            break; /* it is over: what was said last is still heard */
+            break; /* it is over: the last output still arrives */
         }
         take_turns();
     }

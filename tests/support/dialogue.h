@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
- * A stranger at the door of a whole server, for fuzzing: the server is stepped in this thread, the
- * stranger speaks over a Unix socket, and what it hears is kept. No cmocka: a broken promise
- * aborts.
+ * An untrusted client of a whole server, for fuzzing: the server is stepped in this thread, the
+ * client uses a Unix socket, and its input is kept. No cmocka: a broken promise aborts.
  *
  *     dialogue_open(DIALOGUE_LINES);
- *     dialogue_say(bytes);             // sent, and turns taken until nothing happens any more
+ *     dialogue_say(bytes);             // sent, and turns taken until the server is idle
  *     … dialogue_heard(), dialogue_is_over() …
- *     dialogue_close();                // nothing of it may be left in the server
+ *     dialogue_close();                // the server must be empty
  *
  * The server has the resources app:///a and app:///b, the template app:///row/{id}, published
  * resources below pub:///, the tools `echo` and `ask` (which asks back once) and a prompt; app:///a
- * changes after everything that is said. In what is said, $S stands for the session id heard last,
+ * changes after every message. In messages, $S is replaced by the last session id,
  * $E for the id of an event, $C for a cursor, $R for a requestState.
  */
 #ifndef SUPPORT_DIALOGUE_H
@@ -20,19 +19,19 @@
 #include <tidings/types.h>
 
 #define DIALOGUE_MAX_BODY 4096u /* of the server: bodies and lines */
-#define DIALOGUE_END 0x1e       /* what is said at once ends here: dialogue_next */
+#define DIALOGUE_END 0x1e       /* one message ends here: dialogue_next */
 
 enum dialogue_door { DIALOGUE_LINES, DIALOGUE_HTTP };
 
 void dialogue_require(bool ok, const char *what);
 
 void dialogue_open(enum dialogue_door door);
-/* What was said, with $S and so on replaced; valid until the next. */
+/* The sent message, with $S and so on replaced; valid until the next. */
 struct tidings_str dialogue_say(struct tidings_str bytes);
-/* Nothing more will be said; what was asked is still answered. */
+/* No message follows; pending requests are still answered. */
 void dialogue_finish(void);
 struct tidings_str dialogue_heard(void);
-/* Has the server closed the connection? */
+/* Returns true if the server has closed the connection. */
 bool dialogue_is_over(void);
 /* Go away. Aborts when the server keeps anything but sessions and what was published, which do not
  * outlive this. */

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static struct changelog *rows; /* what does the work */
+static struct changelog *rows; /* the underlying store */
 static uint64_t began;
 
 static void log_destroy(struct changelog *log)

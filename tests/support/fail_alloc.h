@@ -9,7 +9,7 @@
  *         bool reached = fail_alloc_stop();
  *         ... check rc; undo the operation ...
  *         assert_int_equal(fail_alloc_live(), 0);
- *         if (!reached) break;           // there were fewer than n: it has succeeded whole
+ *         if (!reached) break;           // fewer than n: it succeeded
  *     }
  *
  * One state per program (the functions are static: include it from one file only). Of several

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * How many are at work whose allocations must not fail, although a test has others fail
- * (support/fail_alloc.h). One for the whole program, whoever includes it.
+ * The number of threads whose allocations must not fail, although a test makes others fail
+ * (support/fail_alloc.h). One for the whole program, for all its files.
  */
 #ifndef SUPPORT_FAIL_ALLOC_HOLD_H
 #define SUPPORT_FAIL_ALLOC_HOLD_H

@@ -52,7 +52,7 @@ static void put_patch(char *text, size_t size, int from, int to)
     entity_note(text, size, "}");
 }
 
-/* What the server says of the current version to who has `from` (0: nothing). */
+/* The server's update to the current version for a client at `from` (0: none). */
 static void put_version(const struct entity *e, char *text, size_t size, int from)
 {
     char a[32], b[32];
@@ -129,7 +129,7 @@ static void answer_read(struct entity *e, int64_t id, const char *uri)
     tidings_free(text);
 }
 
-/* Does it accept a subscription from there? The answer is given before the first patch. */
+/* Returns true if it accepts a subscription from there. The answer precedes the first patch. */
 static bool accept(struct entity *e, struct json *options)
 {
     char at[32];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * An entity of a server that is not there (fake_transport.h): versions with a number, told of by
- * patches some of which get lost.
+ * An entity without a server (fake_transport.h): versions with a number, updated by patches of
+ * which some get lost.
  */
 #ifndef SUPPORT_FAKE_ENTITY_H
 #define SUPPORT_FAKE_ENTITY_H
@@ -16,18 +16,18 @@ struct entity {
     struct fake fake;
     bool is_legacy;
     int current; /* its version; 0: it never was */
-    int oldest;  /* what was before it is forgotten */
+    int oldest;  /* earlier versions are forgotten */
     int told;    /* where the next patch begins */
     bool is_deleted;
     bool refuses;      /* every subscription */
-    bool is_open;      /* somebody is subscribed */
-    bool overtakes;    /* versions come while one is read, and are heard of before it */
+    bool is_open;      /* there is a subscription */
+    bool overtakes;    /* versions arrive during a read, and are delivered before it */
     int returns_after; /* so many refusals, once it is deleted; 0: it does not */
     int64_t listen;
-    char log[4096]; /* what was read, and the baselines of subscriptions */
+    char log[4096]; /* the read value, and the baselines of subscriptions */
 };
 
-/* Appends to a text in an array of `size` bytes. */
+/* Appends to a string in an array of `size` bytes. */
 void entity_note(char *text, size_t size, const char *fmt, ...) TIDINGS_PRINTF(3, 4);
 /* When a version begins. */
 const char *entity_instant(int version, char text[32]);

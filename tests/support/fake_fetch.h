@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * base/net/fetch.h without a network, for programs that are linked with it in place of the real
- * one (tests/CMakeLists.txt). Requests go to a server that is a function; what it says comes back
- * in steps. What happens next is drawn by lot among all transfers, as with connections that know
- * nothing of one another; on one transfer everything keeps its order.
+ * base/net/fetch.h without a network, for programs that link it in place of the real one
+ * (tests/CMakeLists.txt). Requests go to a function that acts as the server; its response arrives
+ * in steps. The next step is drawn at random among all transfers, like on independent connections;
+ * each transfer keeps its order.
  */
 #ifndef SUPPORT_FAKE_FETCH_H
 #define SUPPORT_FAKE_FETCH_H
@@ -38,7 +38,7 @@ void fake_transfer_head(struct fetch_transfer *t, long status, const char *type,
                         const char *session);
 void fake_transfer_bytes(struct fetch_transfer *t, const char *text);
 void fake_transfer_end(struct fetch_transfer *t);
-/* It breaks: only so much of what is on its way arrives. */
+/* It breaks: only this much of the data in transit arrives. */
 void fake_transfer_cut(struct fetch_transfer *t, size_t parts);
 size_t fake_transfer_pending(const struct fetch_transfer *t); /* parts on their way */
 

@@ -93,7 +93,7 @@ bool fake_legacy(struct fake *f, const char *method, int64_t id)
 
 /* ---- the transport --------------------------------------------------------------------------- */
 
-/* One message; what it says to it comes after what was said before. */
+/* One message; its reply follows all earlier ones. */
 static void on_turn(struct loop_timer *timer, void *user)
 {
     struct fake *f = user;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A transport without a server: what the client sends goes to a function, and what that says comes
- * back, in the next turn. No sockets, no threads, no time.
+ * A transport without a server: messages of the client go to a function, and its replies arrive in
+ * the next turn. No sockets, no threads, no time.
  */
 #ifndef SUPPORT_FAKE_LINK_H
 #define SUPPORT_FAKE_LINK_H
@@ -22,7 +22,7 @@ struct fake {
     struct transport base;
     fake_fn fn;
     void *user;
-    struct list said; /* to be heard */
+    struct list said; /* to be delivered */
     struct loop_timer turn;
     char log[8192]; /* a line per message: its method, and its id */
     unsigned opened;

@@ -4,15 +4,16 @@
  * writing, syncing, mapping, watching, accepting, polling, starting threads, memory. Compiled by
  * the tests that use it (tests/integration/lib/faults.mjs), linked with nothing.
  *
- * The file named by FAULT_CONTROL is shared with the test, which says in it which kinds of calls
+ * The file named by FAULT_CONTROL is shared with the test, which selects the kinds of calls that
  * fail and how often, and reads which did. Whether the n-th call of a kind fails, and with which
  * error, follows from the seed and n alone. Until `is_on` nothing fails. The clock on the wall is
- * as much off as the test says, from the start or from one moment on.
+ * off by as much as the test selects, from the start or from one moment on.
  *
  * Reads of one file can be stalled, as on a file system that hangs: the test names its inode, sees
- * how many reads hang, and lets each of them go on by a byte through the FIFO FAULT_CONTROL.gate.
+ * how many reads hang, and lets each of them continue by a byte through the FIFO
+ * FAULT_CONTROL.gate.
  *
- * What is said on standard error, and the wake-ups between threads (pipes, eventfd), never fail:
+ * Writes to standard error, and wakeups between threads (pipes, eventfd), never fail:
  * they do not on a real machine either.
  */
 #include <dirent.h>
@@ -118,7 +119,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static __thread int is_inside; /* what we call ourselves does not fail */
+static __thread int is_inside; /* our own calls do not fail */
 
 static void note(enum kind kind, uint32_t error, int fd)
 {
@@ -160,7 +161,7 @@ static uint32_t fails(enum kind kind, int fd)
     return error;
 }
 
-/* Of a descriptor that is read or written: the kind for files, the one for sockets, or none. */
+/* For a read or written descriptor: the kind for files, the kind for sockets, or none. */
 static int kind_of(int fd, enum kind file, enum kind socket)
 {
     struct stat st;
@@ -311,7 +312,7 @@ WHOLE(ssize_t, recvmsg, fails_at(fd, KINDS, RECEIVE), -1, (int fd, struct msghdr
 WHOLE(ssize_t, sendmsg, fails_at(fd, KINDS, SEND), -1, (int fd, const struct msghdr *m, int flags),
       (fd, m, flags))
 
-/* Of a file that stalls nothing is in the page cache. */
+/* A stalled file has nothing in the page cache. */
 #define CACHED(name, offset)                                                                       \
     ssize_t name(int fd, const struct iovec *v, int n, offset at, int flags)                       \
     {                                                                                              \
@@ -432,7 +433,7 @@ time_t time(time_t *ret)
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-#ifndef FAULT_WITHOUT_MEMORY /* a sanitizer has an allocator of its own */
+#ifndef FAULT_WITHOUT_MEMORY /* a sanitizer has its own allocator */
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t count, size_t size);
 extern void *__libc_realloc(void *p, size_t size);

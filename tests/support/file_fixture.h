@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A directory of its own for each test of the file provider, served at file://data/, and short
- * words for doing things in it. Header only: several programs use it. Paths are relative to the
- * directory; any failure of the system ends the test.
+ * A separate directory for each test of the file provider, served at file://data/, and short
+ * helpers for it. Header only: several programs use it. Paths are relative to the directory; any
+ * system failure ends the test.
  */
 #ifndef TESTS_SUPPORT_FILE_FIXTURE_H
 #define TESTS_SUPPORT_FILE_FIXTURE_H
@@ -98,7 +98,7 @@ static inline void check_read(struct fixture *f, const char *uri, const char *te
     host_answer_free(a);
 }
 
-/* Reading fails with this code and a sentence that holds `part`; stat fails too. */
+/* Reading fails with this code and a message that contains `part`; stat fails too. */
 static inline void check_refused(struct fixture *f, const char *uri, int code, const char *part)
 {
     struct host_answer *a = host_read(f->host, uri);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Words for tests of watching files: what must come is awaited; what must not come is checked after
- * a later change has arrived, since changes keep their order. Header only.
+ * Helpers for tests of file watches: they await expected events, and check the absence of others
+ * after a later change has arrived, because changes keep their order. Header only.
  */
 #ifndef TESTS_SUPPORT_FILE_WATCHING_H
 #define TESTS_SUPPORT_FILE_WATCHING_H

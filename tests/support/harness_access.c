@@ -17,7 +17,7 @@
 #include "engine/delivery/hub_internal.h"
 #include "engine/protocol/enforce.h"
 
-#undef free /* what strdup and open_memstream give is not cmocka's */
+#undef free /* memory of strdup and open_memstream is not cmocka's */
 
 void harness_access_start(struct harness *b, struct stub *stub)
 {
@@ -88,8 +88,8 @@ void harness_is(struct harness *b, const char *name, const char *scopes)
 
 /* ---- transcripts ----------------------------------------------------------------------------- */
 
-/* Behind `key`, digits become one '#'; a text, which must be a seal (plain numbers are compared),
- * as many as it has bytes. */
+/* After `key`, digits become one '#'; a string, which must be a seal (plain numbers are compared),
+ * becomes one '#' per byte. */
 static void mask(char *text, const char *key, bool is_text)
 {
     for (char *at = strstr(text, key); at; at = strstr(at, key)) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The tools that tell what changed, "since" and "wait", on a bench of their own with mem:///a,
+ * The change tools, "since" and "wait", on their own bench with mem:///a,
  * mem:///b and mem:///row/{id}.
  *
  *     changes_begin as setup, changes_end as teardown

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Connections that only record. What a transport promises the worker (an exchange is answered once,
- * a vanished connection calls `closed` once and then the channel is gone) is kept here; what the
- * worker promises the transport is asserted here.
+ * Connections that only record. This file keeps a transport's promises to the worker (an exchange
+ * is answered once, a vanished connection calls `closed` once and then the channel is gone) and
+ * asserts the worker's promises to the transport.
  */
 #include "support/harness_client.h"
 
@@ -90,7 +90,7 @@ static void produce(struct sendq_source *source, struct buf *out)
     assert_int_equal(buf_reserve(out, source->left), 0);
     while (source->left > 0) {
         ssize_t n = source->make(source, out->ptr + out->len, source->left);
-        assert_true(n > 0); /* nothing of a bench is fetched */
+        assert_true(n > 0); /* a bench fetches nothing */
         out->len += (size_t)n;
         source->left -= (size_t)n;
     }
@@ -119,7 +119,7 @@ static struct sink *stream(struct channel *channel, const struct response_header
     c->is_streaming = true;
     (void)headers;
     if (c->channel.ops->is_http) {
-        drop_input(c); /* as a connection does that need not remember it any more */
+        drop_input(c); /* like a connection that may forget it now */
     }
     return &c->sink;
 }

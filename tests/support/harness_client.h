@@ -47,7 +47,7 @@ struct client {
     bool is_waiting;   /* an HTTP exchange is not answered yet */
     bool is_streaming; /* it became a stream */
     bool is_gone;
-    /* What the connection pretends: */
+    /* The simulated properties of the connection: */
     bool has_no_room;
     bool takes_no_stream; /* its Accept lacks text/event-stream */
     size_t pending;
@@ -57,7 +57,7 @@ struct client {
 struct client *client_http(struct harness *b);
 struct client *client_http_at(struct harness *b, size_t worker);
 struct client *client_pipe(struct harness *b);
-/* What it asks from now on is asked by this one; `scopes` are separated by spaces. */
+/* Its later requests come from this user; `scopes` are separated by spaces. */
 void client_is(struct client *c, enum principal_kind kind, const char *name, const char *scopes,
                int64_t expires_ms);
 /* The connection vanishes; the record stays. */
@@ -72,7 +72,7 @@ void client_say(struct client *c, const struct dialect_headers *headers, const c
 /* {"jsonrpc":"2.0","id":ID,"method":METHOD,"params":{PARAMS}}; `params` NULL: none. The modern one
  * adds _meta and, over HTTP, the headers that go with it. */
 void client_modern(struct client *c, const char *id, const char *method, const char *params);
-/* The same with an id of its own, awaited: the text of the answer. */
+/* The same with its own id, awaited: the text of the answer. */
 const char *client_ask(struct client *c, const char *method, const char *params);
 void client_legacy(struct client *c, const char *session, const char *id, const char *method,
                    const char *params);
@@ -89,7 +89,7 @@ struct harness_session {
     char id[48];
 };
 void harness_session(struct harness *b, const char *revision, struct harness_session *s);
-/* A request on a connection of its own. */
+/* A request on its own connection. */
 struct client *session_request(struct harness_session *s, const char *id, const char *method,
                                const char *params);
 /* The same for resources/subscribe and unsubscribe, waiting for success. */
@@ -113,11 +113,11 @@ size_t client_count(const struct client *c, const char *method);
 const char *client_nth(const struct client *c, const char *method, size_t n);
 const struct utterance *client_nth_said(const struct client *c, const char *method, size_t n);
 size_t client_count_kind(const struct client *c, enum said kind);
-/* Of a struct client, for harness_until. */
+/* For a struct client, for harness_until. */
 bool client_has_answer(void *client);
 const struct utterance *client_nth_kind(const struct client *c, enum said kind, size_t n);
-/* Does the cursor of a notification say of that subscription that nothing is left to be told up to
- * there? */
+/* Returns true if the cursor of a notification shows that the subscription has received everything
+ * up to there. */
 bool cursor_covers(const char *text, const char *spelled);
 /* The only answer; fails the test when there is none or more. */
 const struct utterance *client_answer(const struct client *c);

@@ -23,7 +23,7 @@
 void harness_start(struct harness *b);
 /* Clients must be gone. */
 void harness_stop(struct harness *b);
-/* Its first half, for tests of what is under way meanwhile; harness_stop_hub is the other. */
+/* Its first half, for tests of pending work; harness_stop_hub is the other. */
 void harness_stop_cores(struct harness *b);
 struct core *harness_core(struct harness *b, size_t index);
 

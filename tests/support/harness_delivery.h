@@ -36,7 +36,7 @@ struct harness {
     struct shared *shared;
     struct worker *worker[HARNESS_WORKERS]; /* … and the memory that it and its parts are in: */
     void *state[HARNESS_WORKERS];
-    struct { /* whom clients are that begin from now on; `name` NULL: nobody asks */
+    struct { /* the user of clients that connect from now on; `name` NULL: anonymous */
         enum principal_kind kind;
         const char *name, *scopes;
         int64_t expires_ms;

@@ -6,7 +6,7 @@
  *     docs_mount(&docs, &b, "doc:///", DOCS_PATCHING);
  *     docs_put(&docs, "doc:///a", "{\"n\":1}", NULL);     // creates, or a new version; announced
  *
- * "doc:///a/patch" is told the patches of "doc:///a", "doc:///a/no" cannot be subscribed to.
+ * "doc:///a/patch" receives the patches of "doc:///a", "doc:///a/no" cannot be subscribed to.
  */
 #ifndef SUPPORT_HARNESS_DOCS_H
 #define SUPPORT_HARNESS_DOCS_H
@@ -17,7 +17,7 @@
 
 enum docs_flag {
     DOCS_PATCHING = 1, /* it has the operations for patches */
-    DOCS_TEXT = 2,     /* what it serves is called text/plain */
+    DOCS_TEXT = 2,     /* its media type is text/plain */
 };
 
 struct doc_version {
@@ -43,13 +43,13 @@ struct docs {
 
 void docs_mount(struct docs *d, struct harness *b, const char *prefix, unsigned flags);
 void docs_free(struct docs *d); /* after the bench stopped */
-/* A bench that tells nothing of lists, with the documents below "doc:///"; and the end of both,
- * when nothing waits. */
+/* A bench without list changes, with the documents below "doc:///"; and the end of both, when no
+ * request waits. */
 void docs_begin(struct docs *d, struct harness *b, unsigned flags);
 /* The same with the document "doc:///a"; the flags are the state of the test (NULL: none). */
 void docs_begin_with_a(struct docs *d, struct harness *b, void **state);
 void docs_end(struct docs *d);
-/* A new version (`text` NULL: it is deleted), announced as made by `origin` (NULL: nobody). */
+/* A new version (`text` NULL: deletes it), announced with the origin `origin` (NULL: none). */
 void docs_put(struct docs *d, const char *uri, const char *text, const char *origin);
 /* The same without a word. */
 void docs_write(struct docs *d, const char *uri, const char *text);

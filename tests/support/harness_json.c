@@ -51,7 +51,7 @@ static struct json *step(struct json *v, struct tidings_str key)
 const char *json_at(const char *text, const char *path)
 {
     if (!text) {
-        return NULL; /* nothing was said */
+        return NULL; /* no message arrived */
     }
     struct json *root = NULL;
     struct tidings_error err = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Looking into JSON texts by path, for tests.
+ * Access to JSON by path, for tests.
  */
 #ifndef SUPPORT_HARNESS_JSON_H
 #define SUPPORT_HARNESS_JSON_H
@@ -11,7 +11,7 @@
  * when there is none. Valid until some calls later. */
 const char *json_at(const char *text, const char *path);
 void assert_json(const char *text, const char *path, const char *expected);
-/* A result that says nothing but, perhaps, in `_meta`, where the client stands. */
+/* A result without members but, optionally, the client's position in `_meta`. */
 void assert_empty_result(const char *text);
 void assert_no_json(const char *text, const char *path);
 /* The sequence number in dev.tidings/cursor. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * A provider for tests of the worker, mounted at "mem://x/": a settable set of URIs, counters, and
- * the power to keep any request waiting until the test says so, on this thread or on another.
+ * control over when any request completes, on this thread or on another.
  *
  *     struct fake fake;
  *     fake_mount(&fake, &b);               // fake_mount_blocking: its calls run on the pool
@@ -22,7 +22,7 @@
 
 struct fake_resource {
     char uri[96];
-    char own[96]; /* what stat calls it */
+    char own[96]; /* its type in stat */
     bool is_listable, is_mute;
 };
 
@@ -42,7 +42,7 @@ struct fake {
     unsigned armed;                             /* watches finished well and not unwatched */
     unsigned stats, reads, lists, outstanding;  /* atomic */
     unsigned outstanding_at_close;
-    bool saw_cancel;  /* a read was told that nobody waits */
+    bool saw_cancel;  /* a read was canceled */
     bool opened_gate; /* close opens the gate: for tests of what is under way then */
     char last_watch[96];
 

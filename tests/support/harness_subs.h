@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * For tests of subscriptions with options: saying them in both eras, looking at what each hears,
- * and a provider that can be mounted anywhere, reads queries, has a relation of its own, and
- * remembers which scopes it was asked to watch.
+ * For tests of subscriptions with options: subscribing in both eras, inspecting the updates of
+ * each, and a provider that can be mounted anywhere, reads queries, has its own relation, and
+ * records the scopes that it was asked to watch.
  */
 #ifndef SUPPORT_HARNESS_SUBS_H
 #define SUPPORT_HARNESS_SUBS_H
@@ -15,13 +15,13 @@
 
 /* subscriptions/listen for a JSON array of URIs with `dev.tidings/options` (NULL: none). */
 void client_listen_with(struct client *c, const char *id, const char *uris, const char *options);
-/* The same over HTTP on a connection of its own, run until idle and acknowledged. */
+/* The same over HTTP on its own connection, run until idle and acknowledged. */
 struct client *listen_with(struct harness *b, const char *uris, const char *options);
 /* resources/subscribe in a session or, with `s` NULL, on the pipe `c`; gives the answer's text. */
 const char *session_subscribe_with(struct harness_session *s, const char *uri, const char *options);
 const char *pipe_subscribe_with(struct client *pipe, const char *id, const char *uri,
                                 const char *options);
-/* Announce with everything that can be said about a change. */
+/* Announces a change with every optional member. */
 void harness_announce(struct harness *b, const struct tidings_change *change);
 
 /* ---- looking --------------------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ enum stub_flag {
     STUB_QUERY = 1,     /* ?pattern=GLOB is a glob below the path */
     STUB_COVERS = 2,    /* "group:NAME" covers "member:NAME:*", and see covers_below */
     STUB_UNWATCHED = 4, /* announces without being asked */
-    STUB_FIXED = 8,     /* what it lists does not change */
+    STUB_FIXED = 8,     /* its list does not change */
     STUB_BARE = 16,     /* its changes carry no metadata */
     STUB_WRITES = 32,   /* clients may write; nothing comes of it */
     STUB_SINGLE = 64,   /* one resource: the prefix without its '/' */
@@ -82,7 +82,7 @@ struct stub {
 void stub_mount(struct stub *p, struct harness *b, const char *prefix, unsigned flags);
 void stub_add(struct stub *p, const char *uri, bool listable); /* in ascending order */
 void stub_finish_list(struct stub *p);
-void stub_finish_stat(struct stub *p); /* as stats_fail says, or that it is not there */
+void stub_finish_stat(struct stub *p); /* as stats_fail specifies, or not found */
 /* How often a scope is watched now; and anything at all. */
 unsigned stub_watched(const struct stub *p, const char *uri);
 unsigned stub_watched_all(const struct stub *p);

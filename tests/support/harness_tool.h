@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Tools for tests of the worker: registered at the hub as the server does it, with handlers that do
- * as they are told.
+ * Tools for tests of the worker: registered at the hub like in the server, with scripted handlers.
  */
 #ifndef SUPPORT_HARNESS_TOOL_H
 #define SUPPORT_HARNESS_TOOL_H

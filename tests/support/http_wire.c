@@ -81,7 +81,7 @@ void wire_stop(struct wire *w)
         buf_deinit(&w->clients[i].heard);
     }
     for (unsigned i = 0; i < HARNESS_WORKERS; i++) {
-        /* Nobody is forgotten: whoever is counted is there, and whoever left is not. */
+        /* The count is exact: every counted connection exists, and no closed one is counted. */
         assert_int_equal(worker_inbox_count(http_worker_inbox(w->hw[i])), 0);
         http_worker_destroy(w->hw[i]);
     }

@@ -41,14 +41,14 @@ struct wire {
     struct http_worker *hw[HARNESS_WORKERS];
     struct wire_client clients[WIRE_CLIENTS];
     size_t client_count;
-    unsigned drained; /* workers that said so */
+    unsigned drained; /* workers that reported it */
 };
 
 void wire_start(struct wire *w);
 void wire_stop(struct wire *w);
-/* Turns until nothing happens any more. */
+/* Turns until idle. */
 void wire_turn(struct wire *w);
-/* Age those of a worker that are in `state` by so much, and let it do what is due then. */
+/* Ages a worker's connections in `state` by that time, and runs the work that is due then. */
 void wire_age(struct wire *w, unsigned worker, enum conn_state state, uint64_t ms);
 /* End the worker, as a server does that stops. */
 void wire_drain(struct wire *w, unsigned worker);
@@ -66,14 +66,14 @@ void wire_say(struct wire_client *c, const char *text); /* and turns */
 void wire_say_bytes(struct wire_client *c, const char *bytes, size_t len);
 void wire_half_close(struct wire_client *c);
 void wire_leave(struct wire_client *c);
-/* What it heard since it was last asked (zero bytes read as blanks). */
+/* The input since the last call (zero bytes read as blanks). */
 const char *wire_heard(struct wire_client *c);
 
 /* It must be in there; how often it is. */
 void wire_assert_has(const char *text, const char *what);
 size_t wire_count(const char *text, const char *what);
 
-/* Texts to say: a listen of the modern era, an upgrade; a frame as a client sends it. */
+/* Messages to send: a modern listen, an upgrade; a frame as a client sends it. */
 const char *wire_listen(const char *uri);
 extern const char wire_upgrade[];
 size_t wire_frame(char *out, unsigned first_byte, const char *payload, size_t len);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The other side of tokens, for tests: keys made when they run, key sets, and signed tokens, with
- * OpenSSL used directly and nothing of ours.
+ * OpenSSL only.
  *
  *     struct jose_key *key = jose_key_create("ES256");
  *     struct buf set, token;
@@ -26,7 +26,7 @@ void jose_put_set(struct buf *out, const struct jose_key *key, const char *more)
 /* The compact form: the algorithm of the key, whatever the header says. */
 void jose_put_token(struct buf *out, const struct jose_key *key, const char *header,
                     const char *claims);
-/* The signature alone. */
+/* Only the signature. */
 void jose_sign(struct buf *out, const struct jose_key *key, struct tidings_str bytes);
 /* The bare operations of RSA with 2048 bits: the block under a signature, and the signature that a
  * block makes; false: it is larger than the modulus. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nodes that hear, and the stranger.
+ * Listening nodes, and the untrusted client.
  */
 #include "support/listeners.h"
 
@@ -95,7 +95,7 @@ static void see(void *user, struct tidings_str payload)
     buf_putc(&w->seen, '\n');
 }
 
-/* The next notification, which it sees alone. */
+/* The next notification, which only it sees. */
 struct tidings_str stranger_hears(struct stranger *w)
 {
     buf_clear(&w->seen);

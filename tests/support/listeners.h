@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nodes on PostgreSQL that hear what others wrote, and a stranger who may connect there and has no
- * right on any table: he listens, and notifies.
+ * Nodes on PostgreSQL that receive each other's writes, and an untrusted client that may connect
+ * there without rights on any table: it listens and notifies.
  */
 #ifndef SUPPORT_LISTENERS_H
 #define SUPPORT_LISTENERS_H
@@ -12,12 +12,12 @@
 
 /* A node that listens from here on. */
 struct store *hearer_open(const char *url);
-/* What has arrived; 1: there is something to follow. */
+/* The received input; 1: there are changes to follow. */
 int hearer_take(struct store *b);
 /* Until there is. */
 void hearer_await(struct store *b);
 struct notification_counts hearer_heard(struct store *b);
-/* It follows exactly that, by so many notices, questions, and refusals. */
+/* It follows exactly that, with that number of notices, queries, and rejections. */
 void hearer_follows(struct store *b, const char *lines, unsigned told, unsigned asked,
                     unsigned refused, const struct notification_counts *before);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The truth, and what a client makes of what it is told.
+ * The truth, and the client's view from its updates.
  */
 #include "support/model.h"
 
@@ -152,7 +152,8 @@ static void learn_ack(struct model_client *c, const struct utterance *u)
     assert_no_json(u->text, "params|_meta|dev.tidings/refused");
 }
 
-/* A change the client had to hear of by the time `newest` was the newest; 0: it knows enough. */
+/* A change that the client had to receive by the time `newest` was the newest; 0: it knows
+ * enough. */
 static uint64_t unknown(const struct model_sub *s, unsigned resource, uint64_t newest)
 {
     uint64_t changed = changed_by(resource, newest);

@@ -54,7 +54,7 @@ struct model_sub {
     bool promised;                 /* the client saw that it has it … */
     uint64_t acked;                /* … when this was the newest change */
     uint64_t known[MODEL_URIS];    /* up to which number it knows each resource */
-    uint64_t version[MODEL_URIS];  /* the newest it was told */
+    uint64_t version[MODEL_URIS];  /* the newest it received */
     uint64_t streamed[MODEL_URIS]; /* the same, on this stream */
     uint64_t newest;               /* … of all of them */
 };
@@ -66,10 +66,10 @@ struct model_client {
     struct model_sub subs[MODEL_SUBS];
 };
 
-/* It was told that it has the subscription; `seq` was the newest change then. */
+/* Its subscription was acknowledged; `seq` was the newest change then. */
 void model_promise(struct model_sub *s, uint64_t seq);
 void model_new_stream(struct model_client *c);
-/* A message arrived. `cursor_counts`: all subscriptions had been asked for when it was said. */
+/* A message arrived. `cursor_counts`: all subscriptions had been requested when it was sent. */
 void model_learn(struct model_client *c, const struct utterance *u, bool cursor_counts);
 void model_take_cursor(struct model_client *c, const char *cursor, const struct utterance *u);
 /* At the end: everything that matters is known. */

@@ -38,19 +38,19 @@ struct node {
     struct stub kept, local;
     struct session_store store;
     struct changelog log;
-    struct changelog *rows; /* what does its work */
+    struct changelog *rows; /* the underlying store */
     struct {
         uint64_t position, seq;
     } marks[256];
     size_t mark_count;
-    char moved[NODES_ROWS][SESSION_KEY_LEN + 1]; /* taken from it, which it was not told */
+    char moved[NODES_ROWS][SESSION_KEY_LEN + 1]; /* lost without a report to it */
     size_t moved_count;
-    bool is_deaf;    /* nobody tells it */
-    char missed[64]; /* what it has not followed: the last letters of what is kept */
+    bool is_deaf;    /* it receives no wakeups */
+    char missed[64]; /* unfollowed entries: the last letters of the stored ones */
     uint64_t missed_from;
     bool is_behind;        /* it follows nothing, … */
     bool is_lonely;        /* … not even that others have begun … */
-    uint64_t others_ended; /* … or that they go on since this position; 0: it knows that */
+    uint64_t others_ended; /* … or that they continue since this position; 0: it knows that */
     bool is_running;
 };
 
@@ -74,19 +74,19 @@ void nodes_stop(struct nodes *all);
 void nodes_kill(struct nodes *all, size_t node);
 /* Turns until nothing is under way anywhere. */
 void nodes_run_until_idle(struct nodes *all);
-/* What is kept changed; both nodes hear of it. */
+/* The stored entries changed; both nodes are woken. */
 void nodes_update(struct nodes *all, const char *uri);
 /* It follows what it has missed. */
 void nodes_catch_up(struct nodes *all, size_t node);
-/* It is time to write how far sessions were told. */
+/* It is time to write the delivery positions of sessions. */
 void nodes_tick(struct nodes *all, size_t node);
-/* Who lost a session may take it back at once. */
+/* The node that lost a session may reclaim it at once. */
 void nodes_forget_losses(struct nodes *all);
 /* The store does what it was asked while it was stuck. */
 void nodes_unstick(struct nodes *all);
 
-/* A session that begins there; and from now on `s` is asked for at that node, as a transport does:
- * what session_await said, or what it was told later (0 or negative). */
+/* Starts a session there; from now on that node is asked for `s`, as a transport does: the result
+ * of session_await, or of its later callback (0 or negative). */
 void nodes_session(struct nodes *all, size_t node, struct harness_session *s);
 int nodes_bring(struct nodes *all, size_t node, struct harness_session *s);
 /* The same for a stream that comes with this id; *ret becomes what nodes_bring returns, now or

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The fixture of tests about sessions that move: two nodes A and B (support/nodes.h), and a session
- * that begins at A. What is said to it waits until nothing is under way anywhere.
+ * that starts at A. Messages to it wait until all nodes are idle.
  */
 #ifndef SUPPORT_NODES_FIXTURE_H
 #define SUPPORT_NODES_FIXTURE_H

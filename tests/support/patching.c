@@ -14,7 +14,8 @@ static struct tidings_str take_line(struct tidings_str *s)
     return line;
 }
 
-/* A line of a hunk without its mark; without its line feed when the next line says so. */
+/* A line of a hunk without its mark; without its line feed if the next line says that it has
+ * none. */
 static struct tidings_str take_body(struct tidings_str line, struct tidings_str *rest)
 {
     struct tidings_str body = tidings_strn(line.ptr + 1, line.len - 1);

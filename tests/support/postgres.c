@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Starting and ending a PostgreSQL of the test's own. What it says goes into a file; a thread looks
- * for the line that it is ready.
+ * Starts and stops a private PostgreSQL for the test. Its output goes into a file; a thread waits
+ * for the line that reports readiness.
  */
 #include "support/postgres.h"
 
@@ -32,7 +32,7 @@ struct postgres_server {
     gid_t gid;
     pid_t pid; /* 0: it does not run */
     pthread_t reader;
-    int said; /* what it says */
+    int said; /* its output */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_ready, is_over;
@@ -187,7 +187,7 @@ void postgres_server_up(struct postgres_server *p)
             return;
         }
         wait_down(p);
-        usleep(20000); /* children of the one that was killed end, nobody says when */
+        usleep(20000); /* children of a killed server exit at an unknown time */
     }
     must_hold(false, "it does not start; see its log");
 }
@@ -250,7 +250,7 @@ void postgres_server_stop(struct postgres_server *p)
     }
     running = NULL;
     if (p->pid > 0) {
-        (void)kill(p->pid, SIGQUIT); /* at once: nothing of it is needed */
+        (void)kill(p->pid, SIGQUIT); /* at once: its data is not needed */
         wait_down(p);
     }
     (void)remove_tree(p->directory);
@@ -271,7 +271,7 @@ const char *postgres_server_directory(const struct postgres_server *p)
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-/* `schema` empty: the database that is always there. */
+/* `schema` empty: the default database. */
 static struct postgres *postgres_server_connect(struct postgres_server *p, const char *schema,
                                                 const char *const *statements)
 {

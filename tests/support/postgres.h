@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A PostgreSQL of the test's own: Debian's programs, in a directory of its own below /tmp, as a
- * user without rights, on a Unix socket there and on 127.0.0.1 with a free port. It ends with the
- * test. Never the system's.
+ * A private PostgreSQL for the test: Debian's programs, in a directory below /tmp, as an
+ * unprivileged user, on a Unix socket there and on 127.0.0.1 with a free port. It stops with the
+ * test, and never touches the system's server.
  *
- * Users: `tidings` (everything, without a password), `guarded` (password `secret`, over TCP alone),
- * `reader` (may read and not make tables).
+ * Users: `tidings` (all rights, without a password), `guarded` (password `secret`, only over TCP),
+ * `reader` (can read, but cannot create tables).
  */
 #ifndef SUPPORT_POSTGRES_H
 #define SUPPORT_POSTGRES_H
@@ -16,12 +16,12 @@
 
 struct postgres_server;
 
-/* NULL, with a sentence on stderr: it is not installed, skip (77). Anything else that goes wrong
- * ends the program. */
+/* NULL, with a message on stderr: it is not installed, skip (77). Any other failure ends the
+ * program. */
 struct postgres_server *postgres_server_start(void);
 void postgres_server_stop(struct postgres_server *p); /* NULL is fine */
 
-/* Of a schema with that name, made when it is missing; over the socket. */
+/* For a schema with that name, created if missing; over the socket. */
 const char *postgres_server_url(struct postgres_server *p, const char *schema,
                                 char out[POSTGRES_URL]);
 /* The same of a new schema, each time another. */
@@ -35,8 +35,8 @@ void postgres_server_exec(struct postgres_server *p, const char *schema, const c
 /* The first column of the first row, as a number; 0: none. */
 long long postgres_server_number(struct postgres_server *p, const char *schema, const char *sql);
 
-/* For main() of a test: `run` has one that does not wait for the disk (what was written outlives a
- * process that is killed, not a machine). What it returns, or 77. */
+/* For main() of a test: `run` gets a server that does not sync to disk (writes survive a killed
+ * process, but not a crashed machine). Returns the result of `run`, or 77. */
 int postgres_server_run(int (*run)(struct postgres_server *p));
 
 /* Shut down as it should be, and no more; killed (-9). */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A proxy in front of PostgreSQL that loses what it is told to lose.
+ * A proxy in front of PostgreSQL that loses traffic on request.
  */
 #include "support/postgres_proxy.h"
 
@@ -114,7 +114,7 @@ static void serve(struct postgres_proxy *p, const struct pollfd *fds)
                 close(pair->server);
             }
             *pair = p->pairs[--p->count];
-            return; /* the rest is looked at again */
+            return; /* the rest is parsed again */
         }
     }
 }

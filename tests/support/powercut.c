@@ -92,7 +92,7 @@ static struct pending *pend(struct image *m, int64_t offset, const void *bytes, 
     return p;
 }
 
-/* To the real file: all of it, or only a part when the power went meanwhile. */
+/* To the real file: all of it, or a part if the power failed during the write. */
 static void write_out(const struct image *m, const struct pending *p, bool is_torn)
 {
     if (p->offset < 0) {

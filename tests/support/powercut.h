@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * A disk whose power can be cut, as SQLite sees it: what was written and not synced may be lost,
- * each write by itself, whole or in part.
+ * A disk whose power can fail, as SQLite sees it: unsynced writes may be lost, each on its own,
+ * entirely or in part.
  *
- * powercut_install makes it SQLite's default in this process. powercut_arm(n): the power goes with
- * the n-th operation that writes or syncs, counted from there; everything fails from then on until
- * powercut_restore, which writes to the real files what happened to reach the disk (drawn from the
+ * powercut_install makes it SQLite's default in this process. powercut_arm(n): the power fails with
+ * the n-th operation that writes or syncs from there; everything fails from then on until
+ * powercut_restore, which writes to the real files the data that reached the disk (drawn from the
  * seed). For databases of a few megabytes: every open file is held in memory.
  */
 #ifndef SUPPORT_POWERCUT_H

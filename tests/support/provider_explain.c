@@ -4,7 +4,7 @@
 
 #include "support/provider_host.h"
 
-/* Written before the answer, which is waited for. */
+/* Written before the awaited answer. */
 static char explained[1024];
 
 static const char *hidden = NULL;

@@ -35,7 +35,7 @@ struct host {
     size_t change_count, change_cap;
 };
 
-/* What every request is made of; the public request types are this one. */
+/* The base of every request; the public request types are this one. */
 struct job {
     struct host *host;
     struct host_answer *answer;

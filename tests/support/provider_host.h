@@ -65,9 +65,9 @@ struct host_answer *host_complete(struct host *h, const char *uri_template, cons
 /* The one other argument that completions know from now on; NULL: none. Borrowed. */
 void host_set_argument(const char *name, const char *value);
 void host_answer_free(struct host_answer *a);
-/* URIs that begin like this may not be seen by whoever asks; NULL: all may. Borrowed. */
+/* URIs with this prefix are hidden from the caller; NULL: none are. Borrowed. */
 void host_hide(const char *prefix);
-/* What the last failure was explained with; "" when none was. */
+/* The reason of the last failure; "" if there was none. */
 const char *host_explained(void);
 
 /* Arm, and wait until watched; the code. */
@@ -92,7 +92,7 @@ const struct host_change *host_await(struct host *h, enum tidings_change_kind ki
 /* Wait for the change with this index (counted from the last host_forget), whether taken or not;
  * returns how many more there are already. */
 size_t host_next(struct host *h, size_t index, struct host_change *ret);
-/* How many that were not taken are there now: of this URI, or (NULL) in all. */
+/* The number of rejected ones: of this URI, or (NULL) in total. */
 size_t host_untaken(struct host *h, const char *uri);
 /* Drop all recorded changes. */
 void host_forget(struct host *h);

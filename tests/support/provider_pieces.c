@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * For hosts that have no use for pieces: nobody fetches one, and nothing is booked.
+ * For hosts without pieces: none is fetched, and none is accounted.
  */
 #include <tidings/provider.h>
 

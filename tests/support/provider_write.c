@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a provider calls when it is written to.
+ * The functions that a provider calls during a write.
  */
 #include "support/provider_write.h"
 

@@ -50,8 +50,7 @@ void scripted_await_close(const struct scripted_request *r);
 /* The integer id of the request. */
 long long scripted_id(const struct scripted_request *r);
 
-/* What servers that can be subscribed to say of themselves, in the modern and the latest legacy
- * era.
+/* The capabilities of servers with subscriptions, in the modern and the latest legacy era.
  */
 #define DISCOVERED                                                                                 \
     "{\"resultType\":\"complete\",\"supportedVersions\":[\"2026-07-28\"],\"capabilities\":"        \

@@ -16,10 +16,10 @@
 
 #include <tidings/types.h>
 
-#define SECRET_ALLOC_HEAD 16u /* the size stands before the block */
+#define SECRET_ALLOC_HEAD 16u /* the size precedes the block */
 
 static struct {
-    struct tidings_str secret; /* empty: nothing is looked for yet */
+    struct tidings_str secret; /* empty: no search yet */
     long found;                /* atomic */
 } secret_alloc;
 
@@ -37,7 +37,7 @@ static inline void *secret_alloc_alloc(size_t size)
         return NULL;
     }
     memcpy(p, &size, sizeof size);
-    memset(p + SECRET_ALLOC_HEAD, 0x5a, size); /* what lay there before is not ours */
+    memset(p + SECRET_ALLOC_HEAD, 0x5a, size); /* its earlier contents are not ours */
     return p + SECRET_ALLOC_HEAD;
 }
 

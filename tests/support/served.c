@@ -347,7 +347,7 @@ static int write_listen(char *body, size_t size, const char *uri)
     return n;
 }
 
-/* Until `ends` has come behind `begins`; `says` must be somewhere before. */
+/* Until `ends` has come after `begins`; `says` must appear before it. */
 static void await_answer(int fd, const char *begins, const char *ends, const char *says)
 {
     char answer[8192];

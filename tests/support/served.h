@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A server on a thread of its own, made and spoken to through the public header, for tests of what
- * the program itself can do with it: hear of changes, add pages. One at a time,
- * unless another is selected.
+ * A server on its own thread, created and used through the public header, for tests of the
+ * program's own uses: subscriptions and pages. One at a time, unless another is selected.
  *
  *     served_begin(&state) as setup, served_end as teardown; *state names the number of workers
  *     served_subscribe("app:///a", NULL, &ears);
@@ -28,7 +27,7 @@ struct told {
     bool truncated, initial, ended;
 };
 
-/* What a subscription heard: filled on a worker's thread, looked at on the test's. */
+/* The updates of a subscription: filled on a worker's thread, read on the test's. */
 struct ears {
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -41,13 +40,13 @@ void ears_init(struct ears *e);
 size_t ears_count(struct ears *e);
 /* The n-th update, waited for. */
 struct told ears_await(struct ears *e, size_t n);
-/* The functions to subscribe with; what is refused or ended is told like an update. */
+/* The callbacks of a subscription; a rejection or an end is recorded like an update. */
 void ears_hear(void *user, const struct tidings_update *update);
 void ears_state(void *user, const struct tidings_state_event *event);
 
 #define SERVED_MAX 3u
-/* From now on everything here is about that one of several servers; the first, unless it is said.
- * Ears are nobody's. */
+/* Selects one of several servers for all later calls; the default is the first. Ears belong to no
+ * server. */
 void served_select(unsigned i);
 int served_begin(void **state);
 /* A test twice: folded into one worker, and with two. */
@@ -63,13 +62,13 @@ struct tidings_server *served(void);
 
 void served_set(const char *name, const char *value);
 struct tidings_subscription *served_subscribe(const char *uri, const char *json, struct ears *e);
-/* Announce `uri` until `e` hears of it: its subscription exists. Gives the count; more of these may
- * be under way. */
+/* Announces `uri` until `e` receives it, so its subscription exists. Returns the count; more
+ * updates may be in transit. */
 size_t served_await_subscribed(const char *uri, struct ears *e);
 void served_announce(const char *uri, const char *metadata, enum tidings_change_kind kind);
 
-/* One request on a connection of its own: request line and headers without the last line break, and
- * a body. The whole answer. */
+/* One request on its own connection: request line and headers without the last line break, and a
+ * body. Returns the whole answer. */
 const char *served_http(const char *head, const char *body);
 /* A stream of the modern era that listens to one URI: the socket, behind the acknowledgement. */
 int served_listen(const char *uri);
@@ -77,8 +76,8 @@ int served_listen(const char *uri);
 int served_listen_websocket(const char *uri);
 /* Only ask: the connection, to be closed by the caller. */
 int served_ask(const char *head, const char *body);
-/* One of the counters of tidings://self/stats, over all workers (set "self" before running); and
- * wait until nobody subscribes to anything. */
+/* A counter of tidings://self/stats, over all workers (set "self" before start); and a wait until
+ * there are no subscriptions. */
 uint64_t served_stat(const char *name);
 void served_await_empty(void);
 /* A request of the modern era about a URI. */

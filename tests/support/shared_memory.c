@@ -78,7 +78,7 @@ static int node_begin(struct store *store, struct tidings_error *err)
     return n->db->entities->ops->begin(n->db->entities, err);
 }
 
-/* What is published follows the log. */
+/* Publications follow the log. */
 static void apply_published(struct shared_memory *db, const struct entry *e)
 {
     list_each (it, next, &db->published) {
@@ -111,7 +111,7 @@ static void node_rollback(struct store *store)
     end_batch(n);
 }
 
-/* The lock is taken all the same: nobody sees the difference. */
+/* It takes the lock anyway: the difference is not visible. */
 bool shared_memory_begin_unlocked(struct store *store)
 {
     struct node *n = shared_memory_node(store);

@@ -23,26 +23,25 @@ struct store *shared_memory_connect(struct shared_memory *db);
 
 /* The newest position. */
 uint64_t shared_memory_last(struct shared_memory *db);
-/* The database cannot be reached by `node` (NULL: by nobody), or can again. A node's descriptor
- * says so. */
+/* Makes the database unreachable for `node` (NULL: for all nodes), or reachable again, which a
+ * node's descriptor reports. */
 void shared_memory_set_unreachable(struct shared_memory *db, struct store *node,
                                    bool is_unreachable);
-/* Nobody is woken: they have to ask. */
+/* No node is woken: they have to poll. */
 void shared_memory_set_quiet(struct shared_memory *db, bool is_quiet);
-/* What wakes `node` is another descriptor from now on. The one before is closed, and held open by
- * the one that is returned, as by a process that is being started. On the thread that uses the
- * node. */
+/* Gives `node` another wakeup descriptor. The previous one is closed, but the returned copy keeps
+ * it open, like a process that is starting. On the thread that uses the node. */
 int shared_memory_reconnect(struct store *node);
 /* Wake it; has it taken notice? */
 void shared_memory_wake(struct store *node);
 bool shared_memory_is_awake(struct store *node);
 /* The next commit of `node` is not answered; it has happened, or not. */
 void shared_memory_lose_answer(struct shared_memory *db, struct store *node, bool committed);
-/* The next batch of `node` begins without the lock, and when it is to be committed it has to be run
- * again: somebody else wrote, or so it seems since (`is_in_doubt`) there is no answer. */
+/* The next batch of `node` starts without the lock and has to rerun at its commit, because another
+ * node wrote, or seems to have written since (`is_in_doubt`) the answer is missing. */
 void shared_memory_overtake(struct store *node, bool is_in_doubt);
-/* What was committed after `position` is lost: a new cluster epoch begins. Of entities and
- * published resources everything stays; of the log it goes. */
+/* Discards all commits after `position`: a new cluster epoch starts. Entities and published
+ * resources all stay; the log loses them. */
 void shared_memory_break(struct shared_memory *db, uint64_t position);
 /* How often any operation was asked for by `node`. */
 unsigned shared_memory_asked(struct store *node);

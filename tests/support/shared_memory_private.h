@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the files of support/shared_memory.h share: the database, a node's object, and its log
+ * Shared by the files of support/shared_memory.h: the database, a node's object, and its log
  * (shared_memory_log.c).
  */
 #ifndef SUPPORT_SHARED_MEMORY_PRIVATE_H
@@ -20,7 +20,7 @@ struct entry {
     struct log_entry change;
     struct published_row row;
     struct tidings_change announced;
-    struct node *by; /* NULL: everybody follows it */
+    struct node *by; /* NULL: all nodes follow it */
     uint64_t epoch;  /* LOG_ENTRY_INCARNATION */
     struct arena arena;
 };
@@ -57,7 +57,7 @@ struct node {
     bool is_unlocked, must_run_again;     /* this one */
     uint64_t followed, before;            /* `before`: db->last when the batch began */
     unsigned asked;
-    struct arena arena; /* what the last call handed out */
+    struct arena arena; /* the result of the last call */
 };
 
 struct node *shared_memory_node(struct store *store);

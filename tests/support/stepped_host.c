@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Stands in for the program `tidings` in integration tests: `serve` is done by a host that steps
- * the server inside a poll loop of its own, beside a descriptor for signals; everything else is
- * handed to the real program, which is one directory up. The host gives up when it is asked for
- * turn after turn in which nothing is ready.
+ * Replaces the program `tidings` in integration tests: a host does `serve` and steps the server
+ * inside its own poll loop, beside a descriptor for signals; the real program, one directory up,
+ * does everything else. The host aborts if turn after turn is requested without ready work.
  */
 #include <poll.h>
 #include <signal.h>
@@ -63,7 +62,7 @@ static int serve(int argc, char **argv)
     struct tidings_server *server = tidings_server_create(&err);
     int rc = server ? tidings_server_args(server, argc, argv, &err) : err.code;
     const struct tidings_server_info info = {
-        .name = TIDINGS_STR("tidings"), /* in whose stead it is tested */
+        .name = TIDINGS_STR("tidings"), /* the program that it replaces */
         .version = tidings_str(tidings_version()),
     };
     rc = rc == 0 ? tidings_server_set_info(server, &info, &err) : rc;

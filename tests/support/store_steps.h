@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What tests of a store that several nodes share do with it, each step of which must succeed; and
- * what is followed, as lines of text.
+ * Steps for tests of a store that several nodes share, which must each succeed; and the followed
+ * changes, as lines of text.
  */
 #ifndef SUPPORT_STORE_STEPS_H
 #define SUPPORT_STORE_STEPS_H
@@ -15,14 +15,14 @@ void store_begin(struct store *store);
 void store_commit(struct store *store);
 /* Inside a batch. */
 void store_put(struct store *store, const char *id, int64_t from, const char *value);
-/* What is announced or published at a URI with "dark" in it is not subscribable. */
+/* Announcements and publications at a URI with "dark" in it are unsubscribable. */
 uint64_t store_announce(struct store *store, const char *uri);
 uint64_t store_announce_mounted(struct store *store, const char *uri); /* LOG_ENTRY_MOUNTED */
-/* A batch of its own; the position. */
+/* Its own batch; returns the position. */
 uint64_t store_put_alone(struct store *store, const char *id, int64_t from, const char *value);
 uint64_t store_publish_alone(struct store *store, const char *uri, const char *content);
 uint64_t store_announce_alone(struct store *store, const char *uri);
-/* What is current, as a number; -1: there is none. */
+/* The current value, as a number; -1: none. */
 long long store_value(struct store *store, const char *id);
 
 /* "entity a@1=…" with `positions`: "3 entity a@1". The text lives until the next call. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rows by operator. `common` holds nearly all variables; a case whose variables contradict those
- * has a set of its own. Pairs keep their order, so each template has one expansion.
+ * has its own set. Pairs keep their order, so each template has one expansion.
  */
 #include "support/template_cases.h"
 

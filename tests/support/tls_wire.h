@@ -19,17 +19,17 @@ struct tls_wire {
     SSL_CTX *client_context;
     SSL *client;
     /* Ours. */
-    char *got; /* what was received, TLS_WIRE_GOT bytes */
+    char *got; /* the received data, TLS_WIRE_GOT bytes */
     size_t got_len;
     bool has_ended;
     ssize_t failure; /* negative once receiving failed */
     enum sendq_state last;
 };
 
-/* The client trusts the CA of that PEM file (NULL: anybody). Nothing has been sent yet. */
+/* The client trusts the CA in that PEM file (NULL: any server). Nothing has been sent yet. */
 void tls_wire_open(struct tls_wire *w, struct tls_context *c, const char *protocol, const char *ca);
 void tls_wire_close(struct tls_wire *w);
-/* A client anew, with the same settings, on a new socket. */
+/* A new client with the same settings, on a new socket. */
 void tls_wire_again(struct tls_wire *w, struct tls_context *c);
 
 /* Our side: receive all there is, send all that waits. */

@@ -108,7 +108,7 @@ struct torn_line *torn_pick(struct torn_client *t)
     return &t->lines[torn_roll(t, TORN_LINES)];
 }
 
-/* It reads what came, but for the last `lost`. */
+/* It reads the available input, except the last `lost`. */
 static void see(struct torn_client *t, struct torn_line *l, size_t lost)
 {
     while (l->seen + lost < l->client->count) {
@@ -145,7 +145,7 @@ static void reconnect(struct torn_client *t, struct torn_line *l)
         client_free(l->client);
         l->client = NULL;
     } else if (fresh) {
-        see(t, l, 0); /* at least its beginning arrives: without an id there is no coming back */
+        see(t, l, 0); /* at least its start arrives: a stream cannot resume without an id */
     }
 }
 
@@ -158,7 +158,7 @@ void torn_break(struct torn_client *t, struct torn_line *l)
     see(t, l, torn_roll(t, (unsigned)(l->client->count - l->seen) + 1));
     unsigned i = torn_roll(t, t->deads);
     if (torn_roll(t, 2) && !t->dead[i]) {
-        t->dead[i] = l->client; /* the server goes on writing to it for a while */
+        t->dead[i] = l->client; /* the server keeps writing to it for a while */
     } else {
         client_free(l->client);
     }

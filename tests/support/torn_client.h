@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * A client of a session whose streams break at any point, with any number of events lost on the
- * way, and that comes back on each with the id of the last event it saw there; what it has been
- * told of mem://x/0, mem://x/1 …, by subscription; and what it has missed. Chance is a sequence of
- * its own, so that a seed repeats a run.
+ * A client of a session whose streams break at any point, with any number of events lost in
+ * transit, and that resumes each with the id of the last event it saw there; its updates of
+ * mem://x/0, mem://x/1 …, by subscription; and its missed changes. It has its own random sequence,
+ * so a seed repeats a run.
  */
 #ifndef SUPPORT_TORN_CLIENT_H
 #define SUPPORT_TORN_CLIENT_H
@@ -30,7 +30,7 @@ struct torn_client {
     const char *const *subscribed; /* URIs; with a slash at the end: all below it */
     unsigned subs;
     unsigned deads;       /* streams the server may still believe in */
-    bool reads_at_update; /* one that is shown no number reads; else there has to be one */
+    bool reads_at_update; /* without a number it reads; otherwise a number is required */
     /* From here on zeroed to begin with. */
     uint64_t random;
     uint64_t seq;                /* nothing but what torn_change announces has a number */

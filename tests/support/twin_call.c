@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Texts are taken from small tables: what counts is that they meet what is there, in either world.
+ * Strings come from small tables, so that they match existing items in either world.
  */
 #include "support/twin_call.h"
 
@@ -108,7 +108,7 @@ void twin_choose_uri(struct twin_choices *c, char out[TWIN_URI])
     }
 }
 
-/* What subscriptions can be for. */
+/* The targets of subscriptions. */
 static void choose_pattern(struct twin_choices *c, char out[TWIN_URI])
 {
     static const char *const patterns[] = {
@@ -156,7 +156,7 @@ static const char *choose_regex(struct twin_choices *c)
 
 /* ---- options of subscriptions ---------------------------------------------------------------- */
 
-/* Of each group at most one, since a name may stand once. */
+/* At most one from each group, because a name must be unique. */
 static void put_options(struct twin_choices *c, struct buf *out)
 {
     static const char *const groups[][4] = {
@@ -184,7 +184,7 @@ static void put_options(struct twin_choices *c, struct buf *out)
     buf_putc(out, '}');
 }
 
-/* Of one URI to subscribe to, and the options that go with it. */
+/* The URI of one subscription, and its options. */
 void twin_put_wish(struct twin_choices *c, struct buf *uri, struct buf *options)
 {
     char text[TWIN_URI];
@@ -352,7 +352,7 @@ static void put_reading(struct twin_choices *c, struct buf *out)
     buf_puts(out, tidings_str(TWIN_PICK(c, options)));
 }
 
-/* Method and parameters, without _meta but for what is in `meta`. */
+/* Method and parameters, without _meta except the members in `meta`. */
 const char *twin_put_call(struct twin_choices *c, unsigned number, struct buf *params,
                           struct buf *meta, const char **name)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Choices made of bytes, and what they choose: URIs that meet what is there in either world,
- * patterns, options of subscriptions, methods and tools with their arguments. What is put into a
- * buffer is JSON.
+ * Choices drawn from bytes, and their values: URIs that match existing items in either world,
+ * patterns, subscription options, methods and tools with their arguments. The output in a buffer is
+ * JSON.
  */
 #ifndef SUPPORT_TWIN_CALL_H
 #define SUPPORT_TWIN_CALL_H
@@ -26,10 +26,10 @@ void twin_choices_init(struct twin_choices *c, const uint8_t *bytes, size_t len)
 unsigned twin_choose(struct twin_choices *c, unsigned n);
 
 void twin_choose_uri(struct twin_choices *c, char out[TWIN_URI]);
-/* Of one URI to subscribe to, and the options that go with it. */
+/* The URI of one subscription, and its options. */
 void twin_put_wish(struct twin_choices *c, struct buf *uri, struct buf *options);
-/* Parameters, and behind a comma members of _meta. Gives the method. *name: what the request names
- * in a header field; or NULL. */
+/* Parameters, and after a comma members of _meta. Returns the method. *name: the name for a header
+ * field of the request; or NULL. */
 const char *twin_put_call(struct twin_choices *c, unsigned number, struct buf *params,
                           struct buf *meta, const char **name);
 

@@ -210,7 +210,7 @@ static void ask_plain(struct twin_choices *c, unsigned number, struct twin_step 
     if (!changes) {
         return;
     }
-    /* What a PUT could create must be free in both worlds, or be no entity. */
+    /* The id of a PUT must be free in both worlds, or not name an entity. */
     bool may_create = !is_patch && (strstr(uri, "/h") || strstr(uri, "none"));
     buf_putf(&s->head, "\nContent-Type: %s",
              is_patch ? "application/merge-patch+json" : "application/json");

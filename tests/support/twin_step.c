@@ -154,7 +154,7 @@ static void change_visible(struct twin_choices *c, const struct twin_plan *plan,
     snprintf(text, sizeof(text), "shown %u\n", number);
     bool goes = twin_choose(c, 4) == 0;
     s->wire = TWIN_EDITOR;
-    (void)plan; /* what the editor may not do is refused in both */
+    (void)plan; /* both worlds reject forbidden writes of the editor */
     switch (twin_choose(c, 5)) {
     case 0:
     case 3:

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What happens in the two worlds, step by step, chosen by bytes: requests of the restricted
- * principal in every way it can ask, changes it may see (in both worlds), and changes it may not
- * (in one). Every choice is a byte; where they run out it goes on with numbers made of those that
- * were there.
+ * The events in the two worlds, step by step, chosen by bytes: requests of the restricted principal
+ * of every kind, changes it may see (in both worlds), and hidden changes (in one). Every choice is
+ * a byte; when the bytes run out, numbers derived from them follow.
  */
 #ifndef SUPPORT_TWIN_STEP_H
 #define SUPPORT_TWIN_STEP_H
@@ -18,7 +17,7 @@ void twin_step_deinit(struct twin_step *s);
 /* `number` counts the steps. */
 void twin_step_choose(struct twin_choices *c, const struct twin_plan *plan, unsigned number,
                       struct twin_step *s);
-/* Before the first: the `n`th thing that is there from the beginning. false: there are no more. */
+/* Before the first step: the `n`th initial item. false: there are no more. */
 bool twin_step_begin(const struct twin_plan *plan, unsigned n, struct twin_step *s);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Sending and hearing. A world is at rest when every answer that is awaited is there, no provider
- * is being asked, all marks were heard of, and three turns in a row bring nothing.
+ * Sending and receiving. A world is idle when every awaited answer has arrived, no provider call is
+ * pending, all marks were received, and three consecutive turns bring nothing.
  */
 #include "support/twin_wire.h"
 
@@ -67,7 +67,7 @@ static bool hear(struct twin_wire *wire)
     return any;
 }
 
-/* Wait so long for something to happen, and hear what has come. false: nothing happens. */
+/* Waits that long for an event, and receives the input. false: no event. */
 static bool hear_all(struct twin_world *w, int ms)
 {
     struct pollfd ready[TWIN_WIRES + 1];
@@ -91,7 +91,8 @@ static ptrdiff_t find_text(struct tidings_str in, const char *text)
     return at ? at - in.ptr : -1;
 }
 
-/* Is the answer to the last request there: the whole, or the first event of a stream? */
+/* Returns true if the answer to the last request has arrived: all of it, or the first event of a
+ * stream. */
 static bool is_answered(const struct twin_wire *wire)
 {
     struct tidings_str heard = str_skip(buf_str(&wire->heard), wire->begins);
@@ -117,7 +118,7 @@ static bool is_answered(const struct twin_wire *wire)
     return is_bare || body.len >= length;
 }
 
-/* What stands behind the last `before` among what is new on the wires, up to `after`. */
+/* The text after the last `before` in the new input, up to `after`. */
 static void remember(struct twin_wire *wire, const char *before, char after, struct buf *out)
 {
     struct tidings_str rest = str_skip(buf_str(&wire->heard), wire->remembered);

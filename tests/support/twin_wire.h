@@ -20,8 +20,8 @@ enum twin_wire_name {
     TWIN_LISTENS_TOO,
     TWIN_SESSION,
     TWIN_LINES,
-    TWIN_SOCKET, /* a WebSocket: what is sent are messages, as on lines */
-    TWIN_OWN,    /* so many are the principal's */
+    TWIN_SOCKET, /* a WebSocket: it sends messages, like on lines */
+    TWIN_OWN,    /* the number of wires of the principal */
     TWIN_ROOT = TWIN_OWN,
     TWIN_EDITOR,
     TWIN_WIRES,
@@ -33,11 +33,11 @@ struct twin_wire {
     bool is_head;      /* the answer that is awaited has no body */
     bool is_post;      /* … is the first event, if it is a stream */
     bool is_awaited;   /* an answer is */
-    char id[24];       /* of lines: what the answer holds */
+    char id[24];       /* for lines: the content of the answer */
     struct buf heard;  /* since it was opened */
     size_t begins;     /* where the answer does */
     size_t compared;   /* up to here */
-    size_t remembered; /* up to here it was looked through for what $… stand for */
+    size_t remembered; /* searched up to here for the values of $… */
 };
 
 struct tidings_server;
@@ -46,21 +46,21 @@ struct twin_world {
     struct tidings_server *server;
     char directory[64];
     struct twin_wire wires[TWIN_WIRES];
-    unsigned barriers, passed; /* marks that were put, and heard of */
+    unsigned barriers, passed; /* marks that were written, and received */
     struct buf session, event, cursor, page, etag, messages;
 };
 
 /* Close it, if it is open, and open it. */
 void twin_connect(struct twin_world *w, enum twin_wire_name name);
 void twin_hang_up(struct twin_world *w, enum twin_wire_name name);
-/* On HTTP: `head` is the request line without its version and fields behind it, each on a line of
- * its own ("\n"); what every request has is added. On lines: `body` is one. */
+/* For HTTP: `head` is the request line without its version, then fields, each on its own line
+ * ("\n"); the common fields are added. For lines: only `body` is used. */
 void twin_send(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,
                struct tidings_str body);
-/* Turns, until everything is answered and nothing happens any more. */
+/* Turns, until everything is answered and the world is idle. */
 void twin_run_until_idle(struct twin_world *w);
 
-/* A request of somebody else, and its answer, which lives until the next. */
+/* Another user's request, and its answer, which is valid until the next. */
 struct tidings_str twin_ask(struct twin_world *w, enum twin_wire_name name, struct tidings_str head,
                             struct tidings_str body);
 

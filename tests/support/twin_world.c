@@ -97,8 +97,7 @@ void twin_file_remove(struct twin_world *w, const char *path)
     (void)unlink(name);
 }
 
-/* Changes of files are announced in the order they happened, so behind a mark that was heard of
- * nothing is left. */
+/* File changes are announced in order, so nothing remains after a received mark. */
 static void on_mark(void *user, const struct tidings_update *update)
 {
     struct twin_world *w = user;
@@ -204,8 +203,8 @@ static void write_tokens(struct twin_world *w)
     set(w, "auth-tokens", path);
 }
 
-/* What the kernel does not report (where links lead) is not looked at from time to time: when that
- * happens would not be the same in both worlds. */
+/* Periodic checks for changes that the kernel does not report (link targets) are off, because their
+ * timing would differ between the worlds. */
 static void mount_files(struct twin_world *w)
 {
     char path[256], config[400];
@@ -301,7 +300,7 @@ void twin_world_open(struct twin_world *w, const struct twin_plan *plan)
                                            .user = w,
                                            .options = "{\"windowMs\":0,\"initial\":true}"};
     twin_require(tidings_server_subscribe(w->server, STR(MARKS), &on, &err), err.text);
-    w->barriers = 1; /* what is there already is told first */
+    w->barriers = 1; /* existing items are reported first */
     twin_connect(w, TWIN_ROOT);
     twin_connect(w, TWIN_EDITOR);
     twin_connect(w, TWIN_ASKS);

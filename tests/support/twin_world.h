@@ -5,16 +5,16 @@
  * cmocka: a broken promise aborts.
  *
  * A plan says which areas (URI prefixes) the principal may see, and what it may do there; it holds
- * in both worlds. What is in other areas is hidden and may differ.
+ * in both worlds. Other areas are hidden and may differ.
  *
  *     twin_world_open(&w, &plan);
  *     twin_send(&w, TWIN_ASKS, STR("GET /resource?uri=docs:///pub/a.txt"), STR_EMPTY);
- *     twin_run_until_idle(&w);                      // it is answered, and nothing happens any more
+ *     twin_run_until_idle(&w);                      // until it is answered and idle
  *     … w.wires[TWIN_ASKS].heard …
  *     twin_world_close(&w);
  *
- * Time stands still but for twin_clock_move; it is the same in both. In what is sent $S stands for
- * the session id heard last, $I for the id of an event, $C for a cursor, $L for the cursor of a
+ * Time stands still but for twin_clock_move; it is the same in both. In requests $S is replaced
+ * by the last session id, $I for the id of an event, $C for a cursor, $L for the cursor of a
  * page, $E for an etag, $M for where messages of HTTP+SSE go.
  */
 #ifndef SUPPORT_TWIN_WORLD_H
@@ -55,7 +55,7 @@ void twin_world_close(struct twin_world *w);
 /* ---- files: `path` is below the mount -------------------------------------------------------- */
 
 void twin_file_put(struct twin_world *w, const char *path, const char *text);
-void twin_file_move(struct twin_world *w, const char *from, const char *to); /* if it is there */
+void twin_file_move(struct twin_world *w, const char *from, const char *to); /* if it exists */
 void twin_file_remove(struct twin_world *w, const char *path);
 /* All changes of files so far were announced. */
 void twin_barrier(struct twin_world *w);

@@ -27,7 +27,7 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-/* Of the text at `at`: how much is to be masked, behind how much that is not. */
+/* For the text at `at`: the length to mask, after the length to keep. */
 static size_t to_mask(struct tidings_str at, size_t *kept)
 {
     static const struct {
@@ -73,7 +73,7 @@ static void mask(struct tidings_str text, struct buf *out)
         for (size_t i = 0; i < masked; i++) {
             buf_putc(out, '#');
         }
-        /* A word is looked at from its beginning alone. */
+        /* A word is compared only from its start. */
         size_t used = kept + masked;
         while (masked == 0 && kept == 1 && used < text.len && is_word(text.ptr[0]) &&
                is_word(text.ptr[used])) {
@@ -149,7 +149,7 @@ static void do_step(struct twin_world *w, const struct twin_step *s)
     case TWIN_STEP_ANEW:
         twin_connect(w, s->wire);
         twin_send(w, s->wire, buf_str(&s->head), buf_str(&s->body));
-        twin_barrier(w); /* what lists need is watched without anybody being told */
+        twin_barrier(w); /* watches for lists start without any notification */
         break;
     case TWIN_STEP_ASK:
         if (s->wire >= TWIN_OWN) {

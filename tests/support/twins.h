@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two worlds side by side: the same steps, but for what is hidden, which happens in one of them.
- * What the restricted principal hears must be the same to the byte, step by step; masked are times,
- * random texts (ids of sessions, seals of cursors) and etags made of inodes, not their lengths.
+ * Two worlds side by side: the same steps, except the hidden ones, which happen in one of them. The
+ * output to the restricted principal must be the same to the byte, step by step; times, random
+ * strings (session ids, cursor seals) and inode-based etags are masked, but not their lengths.
  *
- * Bytes say what happens: those of the plan, then those of one step after the other.
+ * The bytes choose the events: first those of the plan, then those of each step in turn.
  */
 #ifndef SUPPORT_TWINS_H
 #define SUPPORT_TWINS_H
