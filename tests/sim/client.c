@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Clients: they follow everything, of two kinds. One of the modern era brings its cursor to
- * whatever node it goes to. One of the legacy era has a session that a node keeps, and brings the
- * id of the last event that arrived: what was written to its stream after that is lost with it.
+ * Clients: they follow everything, and there are two kinds. A modern client takes its cursor to any
+ * node it connects to. A legacy client has a session that a node keeps, and brings the id of the
+ * last event that arrived: later events on its stream are lost with the stream.
  *
- * What a client has been told of one kind may be beyond its cursor, which stands for both: as with
+ * A client may be ahead of its cursor for one kind, because the cursor covers both: as with
  * subscriptions that wait for the end of a window.
  */
 #include "sim/sim.h"
@@ -32,8 +32,8 @@ static bool is_serving(const struct node *n)
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 
-/* The turn alone does not say it: when a server takes over that does not know of the last one, that
- * turn comes again. */
+/* The turn is not enough: if a server takes over without knowing the last turn, that turn occurs
+ * twice. */
 static bool session_is_ours(const struct node *n, unsigned session)
 {
     const struct session_state *is = &n->world->engine.sessions[session];
@@ -144,7 +144,7 @@ static void client_look_again(struct client *c, unsigned kind)
     c->world->counts->truncated++;
 }
 
-/* That is told, up to `told_to`: at once, or on the stream of a session. */
+/* The changes up to `told_to`: delivered at once, or on the stream of a session. */
 static void client_write_look(struct client *c, const struct node *n, unsigned kind,
                               uint64_t told_to)
 {
@@ -183,14 +183,15 @@ static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint
         *ret = at->seq;
         return at->seq <= n->log->ops->last(n->log);
     }
-    /* An event's id is understood as long as what is durable goes on from it; that announcements
-     * are gone is in the log. */
+    /* An event's id is valid while the durable history continues from it; the log records the loss
+     * of announcements. */
     kind = c->is_session ? DURABLE : kind;
     enum incarnations_answer a =
         incarnations_resume(n->incarnations, at->epoch, at->position, kind == DURABLE, ret);
     bool has_followed = false;
     if (a == INCARNATIONS_REFUSED || (a == INCARNATIONS_AHEAD && world_random(w, 2) == 0)) {
-        /* It waits: what was heard is followed first, then the store is asked. */
+        /* The client waits: the node first follows received notifications, then queries the
+         * store. */
         has_followed = node_is_well(n) && node_follow(n) && node_follow(n);
         a = incarnations_resume(n->incarnations, at->epoch, at->position, kind == DURABLE, ret);
     }
@@ -207,7 +208,7 @@ static bool client_resolve(struct client *c, struct node *n, unsigned kind, uint
     return true;
 }
 
-/* The id of the last event that arrived. Who has none looks by itself. */
+/* The id of the last event that arrived. A client without one reads everything. */
 static void client_bring_event(struct client *c, const struct node *n)
 {
     struct world *w = c->world;
@@ -253,7 +254,8 @@ static bool client_open(struct client *c, struct node *n)
         }
     }
     for (size_t i = 1; i < c->flight_count; i++) {
-        c->flight[i - 1].id.is_lost = true; /* who has the first has yet to hear the others */
+        c->flight[i - 1].id.is_lost =
+            true; /* a client with the first has yet to receive the others */
     }
     return true;
 }
@@ -286,7 +288,8 @@ static void client_hear(struct client *c, unsigned kind, unsigned index, uint64_
         world_fail(w, "unique: client %u came with position %llu and hears of %llu", c->index,
                    (unsigned long long)c->came_with.position, (unsigned long long)p);
     }
-    uint64_t known = kind == OWNED ? w->outside : p; /* of the mount it reads what is there */
+    uint64_t known =
+        kind == OWNED ? w->outside : p; /* for the mount it reads the existing resources */
     b->known[index] = known > b->known[index] ? known : b->known[index];
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The store that the nodes share: a log of what was committed, of which a part is on the disk and a
- * part at the standby. Everything else follows from it, so a crash is: cut the log, begin anew.
+ * The store that the nodes share: a log of commits, of which a part is on the disk and a part on
+ * the standby. Everything else follows from it, so a crash truncates the log and restarts.
  */
 #include "sim/sim.h"
 
@@ -207,7 +207,7 @@ bool engine_lock(struct engine *e, unsigned node)
     return true;
 }
 
-/* Of what is announced the newest are kept. */
+/* The newest announcements are kept. */
 static void engine_trim(struct engine *e)
 {
     uint64_t count = 0;
@@ -380,10 +380,10 @@ void engine_fail_over(struct engine *e)
     engine_cut(e, engine_boundary(e, e->replicated), LOSS_FAILOVER);
 }
 
-/* Was this client behind its node when the copy was overtaken? Then it may have heard of something
- * after `kept` that its cursor does not show; or not have heard of something before it, because a
- * change after it was to be told in its stead. When an older copy is put in its place nobody can
- * know that: it looks by itself. */
+/* Returns true if this client was behind its node when the copy was overtaken. Then it may have
+ * received a change after `kept` that its cursor does not show, or may have missed an earlier
+ * change that a later one replaced. No node can detect that after an older copy is restored, so the
+ * client reads everything. */
 static bool is_beyond(const struct client *c, uint64_t kept)
 {
     bool is_told = false;
@@ -407,7 +407,7 @@ void engine_put_back(struct engine *e)
     }
     for (size_t i = kept; is_cold && i < e->count; i++) {
         if (e->log[i].kind == RECORD_BREAK) {
-            return; /* a copy of before a crash has announcements that are not known here */
+            return; /* a copy from before a crash has announcements that are unknown here */
         }
     }
     for (unsigned i = 0; i < CLIENTS; i++) {

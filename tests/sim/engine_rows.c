@@ -87,7 +87,7 @@ static int sim_unknown(struct node *n, struct tidings_error *err)
     return tidings_fail(err, TIDINGS_E_UNKNOWN, "nobody knows");
 }
 
-/* All of it, by one statement. Who has no answer does not know. */
+/* All of it, in one statement. A caller without an answer does not know the outcome. */
 static int sim_commit_unlocked(struct node *n, struct tidings_error *err)
 {
     struct engine *e = &n->world->engine;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node writes in batches, in two ways. With the lock of the store; or without: what it decides
- * from what it has followed is kept back and committed by one statement that does nothing if
- * anybody else committed since. Then the batch is run again, with the lock.
+ * A node writes in batches, in two ways. With the lock of the store; or without: it holds back the
+ * decisions from its followed state and commits them by one statement, which does nothing if
+ * another node committed since. Then the batch reruns, with the lock.
  */
 #include "sim/sim.h"
 
@@ -42,7 +42,7 @@ static void node_answer(struct node *n, size_t at, int code)
     writer_answer(&n->world->writers[job.writer], &job, code, positions);
 }
 
-/* Nothing of the batch is left. The page that came with the lock is of before. */
+/* Discards the batch. The page that arrived with the lock is outdated. */
 static void node_end_batch(struct node *n)
 {
     n->has_batch = n->is_unlocked = n->is_overtaken = n->is_in_doubt = n->must_lock = false;
@@ -92,8 +92,8 @@ bool node_keeps_back(const struct node *n, unsigned entity)
     return is_there;
 }
 
-/* What was kept back is in the transaction from here on. Who would have to wait for the lock is
- * overtaken by who has it. */
+/* The held-back writes are in the transaction from here on. A node that would have to wait for the
+ * lock is overtaken by its holder. */
 bool node_take_lock(struct node *n)
 {
     struct engine *e = node_store(n);
@@ -242,7 +242,7 @@ static void node_begin_unlocked(struct node *n)
     n->world->counts->unlocked++;
 }
 
-/* What there is to follow comes with the lock, where others wrote between the last two batches. */
+/* The pending changes arrive with the lock, if other nodes wrote between the last two batches. */
 static void node_begin(struct node *n)
 {
     uint64_t followed = incarnations_followed(n->incarnations);
@@ -302,8 +302,8 @@ static void node_tell_early(struct node *n)
     }
 }
 
-/* What a lost connection left behind cannot be committed any more when this is: the counter has to
- * go on, also when there is nothing to write now. */
+/* Once this commits, the remains of a lost connection cannot: the counter must advance, even if
+ * there is nothing to write now. */
 static void node_leave_doubt(struct node *n)
 {
     struct engine *e = node_store(n);
@@ -367,7 +367,7 @@ void node_batch_disconnected(struct node *n)
 void node_batch(struct node *n)
 {
     struct world *w = n->world;
-    if (n->has_batch && !n->is_unlocked && !node_has_lock(n)) { /* it was lost meanwhile */
+    if (n->has_batch && !n->is_unlocked && !node_has_lock(n)) { /* it was lost in between */
         node_batch_disconnected(n);
     } else if (!n->has_batch && node_may_do_without(n) && world_random(w, 4) > 0) {
         node_begin_unlocked(n);

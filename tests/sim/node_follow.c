@@ -74,7 +74,7 @@ static void node_take_break(struct node *n, const struct record *r)
     }
 }
 
-/* Somebody else wrote an entity that may be known here as current. */
+/* Another node wrote an entity that this one may have cached as current. */
 static void node_renew_head(struct node *n, const struct record *r)
 {
     struct tidings_str id = tidings_str(entity_name(r->index));
@@ -190,7 +190,7 @@ static void node_ask_for_page(struct node *n, struct page_rows *ret)
     n->notified = 0;
 }
 
-/* 1: go on; 0: that was all; below: interrupted. */
+/* 1: continue; 0: that was all; negative: interrupted. */
 static int node_follow_page(struct node *n)
 {
     struct world *w = n->world;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A node and the mount that one of them owns (cluster/owned_mounts.h): it asks for the lease,
- * watches the outside world, says that everybody has to look again and then what it sees.
+ * A node and the mount that one node owns (cluster/owned_mounts.h): it requests the lease, watches
+ * the outside world, truncates all subscriptions, and then announces the changes it sees.
  */
 #include "sim/sim.h"
 
@@ -106,7 +106,8 @@ void node_own(struct node *n)
 
 void node_outside(struct node *n)
 {
-    n->has_seen = n->has_seen || n->is_watching; /* also while it is stopped: the kernel keeps it */
+    n->has_seen =
+        n->has_seen || n->is_watching; /* even while it is stopped, because the kernel keeps it */
 }
 
 bool node_wants_batch(const struct node *n)

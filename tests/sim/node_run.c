@@ -96,7 +96,7 @@ static bool run_is_open(const struct engine *e, size_t at)
     return e->log[at].last == INCARNATION_LIVES;
 }
 
-/* Runs of nodes that do not live any more have come so far. */
+/* Positions of runs whose nodes are dead. */
 static void node_end_runs(struct node *n)
 {
     struct engine *e = node_store(n);
@@ -112,7 +112,7 @@ static void node_end_runs(struct node *n)
     }
 }
 
-/* The log as it is made again after a start. */
+/* The log, rebuilt after a start. */
 static void node_rebuild(struct node *n)
 {
     const struct engine *e = node_store(n);
@@ -126,7 +126,8 @@ static void node_rebuild(struct node *n)
         }
     }
     node_read_runs(n);
-    /* Of before a break the announcements are gone: nobody could tell who comes from there. */
+    /* Announcements from before a break are lost, so the node cannot update clients that come from
+     * there. */
     uint64_t broken =
         n->world->fault == FAULT_CRASH_FORGOTTEN ? 0 : incarnations_newest_loss(n->incarnations);
     n->log->ops->note_gap(n->log, broken > e->announced_floor ? broken : e->announced_floor);
@@ -156,7 +157,7 @@ static void node_begin_run(struct node *n)
     if (entities_open(n->rows, &n->entities, NULL) < 0) {
         abort();
     }
-    if (e->boots % 2 == 1) { /* of before */
+    if (e->boots % 2 == 1) { /* from before */
         engine_replay(e, n);
     }
     world_say(w, "node %u begins run %llx at %llu", n->index, (unsigned long long)n->epoch,
@@ -208,7 +209,7 @@ void node_connect(struct node *n)
     }
     engine_commit(e, true);
     world_say(w, "node %u is connected", n->index);
-    n->is_woken = true; /* what was said meanwhile was not heard */
+    n->is_woken = true; /* it missed the notifications of that time */
 }
 
 void node_kill(struct node *n)

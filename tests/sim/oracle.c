@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What happened in truth, which no node knows, and whether the promises were kept.
+ * The true history, which no node knows, and checks of the promises.
  */
 #include "sim/sim.h"
 
@@ -64,8 +64,7 @@ static void oracle_check_version(struct world *w, const struct record *r)
     }
 }
 
-/* What one owner announces comes after it has said that everybody has to look again, and before the
- * next one says so. */
+/* An owner's announcements come after its own truncation, and before that of the next owner. */
 static void oracle_owned(struct world *w, const struct record *r)
 {
     struct oracle *o = &w->oracle;
@@ -293,7 +292,7 @@ static bool look_one(void *user, const struct entity_version *v)
     return true;
 }
 
-/* Of a transaction of several writes everything is seen, or something later in its place. */
+/* Of a transaction with several writes, all are visible, or later ones in their place. */
 void oracle_looked(struct world *w, const struct node *n)
 {
     struct looking l = {{0}};
@@ -423,7 +422,7 @@ static void end_runs(struct world *w)
     }
 }
 
-/* At rest the newest cursor of each node is good at each other. */
+/* At rest the newest cursor of each node is valid on every other. */
 static void end_cursors(struct world *w)
 {
     for (unsigned i = 0; i < NODES * NODES; i++) {

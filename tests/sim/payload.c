@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Notifications: what a node says of a batch it committed (cluster/log_record.h), on its way to the
- * others; what strangers add to that; and what a node makes of it without asking the store.
+ * Notifications: a node's report of its committed batch (cluster/log_record.h), in transit to the
+ * others; forgeries of untrusted clients; and the use that a node makes of them without a query.
  */
 #include "sim/sim.h"
 
@@ -54,7 +54,7 @@ static void notice_put(struct notify_payload *notice, const struct record *r)
     notify_payload_add(notice, &put);
 }
 
-/* With all of its rows, or the position alone. */
+/* With all of its rows, or only the position. */
 static char *notice_text(struct engine *e, const struct record *records, size_t count)
 {
     struct world *w = e->world;
@@ -90,7 +90,7 @@ static char *notice_text(struct engine *e, const struct record *records, size_t 
     return copy;
 }
 
-/* Kept for a while by who records what is said. */
+/* Kept for a while by the attacker who records traffic. */
 static uint64_t engine_say(struct engine *e, char *text)
 {
     uint64_t serial = e->said_count++;
@@ -104,19 +104,19 @@ static const char *said_text(const struct engine *e, uint64_t serial)
     return serial + SAID > e->said_count ? e->said[serial % SAID] : NULL;
 }
 
-/* Rows that were never written, where everybody goes on next. */
+/* Rows that were never written, at the next position of every node. */
 static void engine_hear_forger(struct engine *e, struct node *n)
 {
     const struct record r = {.kind = RECORD_ANNOUNCED, .position = e->counter + 1};
     char *text = notice_text(e, &r, 1);
-    if (text && e->world->fault != FAULT_NOTICE_FORGED) { /* who does not have the key */
+    if (text && e->world->fault != FAULT_NOTICE_FORGED) { /* an attacker without the key */
         size_t at = strlen(text) - 2;
         text[at] = text[at] == 'A' ? 'B' : 'A';
     }
     node_notify(n, &(struct notification){e->world->now_ms, engine_say(e, text)});
 }
 
-/* Anybody may notify: of a position, of what was recorded, altered or not. */
+/* Any client may notify: of a position, or of a recorded payload, altered or not. */
 static void engine_hear_strangers(struct engine *e, struct node *n)
 {
     struct world *w = e->world;
@@ -159,7 +159,7 @@ void engine_notify(struct engine *e, const struct record *records, size_t count)
             engine_hear_strangers(e, &w->nodes[i]);
         }
         if (world_random(w, 4) == 0) {
-            continue; /* lost, also when all is calm */
+            continue; /* lost, even without faults */
         }
         said.at_ms += world_random(w, w->is_calm ? 2 : world_random(w, 4) == 0 ? 3000 : 50);
         node_notify(&w->nodes[i], &said);
@@ -186,7 +186,7 @@ void node_notify(struct node *n, const struct notification *said)
     }
 }
 
-/* Those that have arrived, together; what was heard before is asked for. */
+/* The arrived ones, together; for earlier wakeups the node queries. */
 void node_hear(struct node *n)
 {
     const struct world *w = n->world;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The program: it runs seeds, each a life of a cluster with everything that goes wrong, and then a
- * calm end in which everybody catches up. A seed is always the same. One that fails is run again
- * and printed.
+ * The program: it runs seeds, each the life of a cluster with every fault, and then a calm end in
+ * which all nodes catch up. A seed always gives the same run. A failing seed is rerun and printed.
  *
  * usage: sim [--seed N] [--seeds COUNT] [--steps N] [--fault NAME] [--trace]
  *        sim --faults [--seeds COUNT]    each planted mistake is caught
@@ -233,7 +232,7 @@ static void world_step(struct world *w)
 
 /* ---- a seed ---------------------------------------------------------------------------------- */
 
-/* Nothing fails any more. FAULT_NO_POLL: nobody is woken by later commits either. */
+/* No more faults. FAULT_NO_POLL: later commits wake no node either. */
 static void world_come_to_rest(struct world *w)
 {
     w->is_calm = true;
@@ -309,8 +308,8 @@ static void world_deinit(struct world *w)
     arena_deinit(&w->arena);
 }
 
-/* A seed that fails jumps out of whatever was open. With a planted mistake that is expected, so the
- * memory it leaves is no leak. */
+/* A failing seed jumps out of its open operations. With a planted fault that is expected, so the
+ * memory it leaves is not a leak. */
 static void leaks_expect(bool is_expected)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -328,7 +327,7 @@ static void leaks_expect(bool is_expected)
 static bool seed_run(struct world *w, uint64_t steps)
 {
     if (setjmp(w->failed)) {
-        return false; /* what was open is left to the end of the program */
+        return false; /* open operations stay until the program exits */
     }
     world_init(w);
     while (w->step < steps) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and chance
- * that come from a seed. What decides is the program's own code (cluster/history.c,
- * cluster/follow.c, cluster/follow.c, cluster/log_record.c, cluster/owned_mounts.c, the
- * change log in memory, entities, the marks of engine/protocol/cursor.c); what it talks to is made
- * up here, and fails in every way it can. docs/cluster.md says what is checked.
+ * A cluster in one thread: nodes, the store they share, clients and writers, with clocks and random
+ * choices from a seed. The decisions are the program's own code (cluster/history.c,
+ * cluster/follow.c, cluster/follow.c, cluster/log_record.c, cluster/owned_mounts.c, the change log
+ * in memory, entities, the marks of engine/protocol/cursor.c); its environment is simulated, and
+ * fails in every possible way. docs/cluster.md lists the checks.
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H
@@ -40,13 +40,13 @@ enum fault {
     FAULT_NONE,
     FAULT_NO_LOCK,        /* positions are taken without the lock */
     FAULT_NO_FOLLOW,      /* a batch begins without following */
-    FAULT_EARLY,          /* what is written is told before the commit */
+    FAULT_EARLY,          /* writes are delivered before the commit */
     FAULT_UNKNOWN,        /* a commit without an answer counts as none, and its rows as followed */
     FAULT_TWO_READS,      /* durable rows and announcements are read by two statements */
     FAULT_NO_POLL,        /* only notifications wake a node */
     FAULT_NO_JUDGE,       /* the state of the store is not looked at */
-    FAULT_NO_JUMP,        /* after a break the counter goes on where it was */
-    FAULT_NO_TRUNCATED,   /* who lives through a break tells nobody */
+    FAULT_NO_JUMP,        /* after a break the counter continues at its old value */
+    FAULT_NO_TRUNCATED,   /* a node that survives a break reports it to no client */
     FAULT_BREAK_NO_PLACE, /* … tells it without a position */
     FAULT_MISS_NO_PLACE,  /* that announcements were missed has no position */
     FAULT_NO_READ_AGAIN,  /* after a loss runs are known as before */
@@ -54,31 +54,31 @@ enum fault {
     FAULT_ASYNC,          /* durable commits do not wait for the disk */
     FAULT_LEASE_WALL,     /* the holder of a lease counts by the clock on the wall */
     FAULT_LEASE_ANSWER,   /* … or from the answer on */
-    FAULT_NO_TURN,        /* a session is written by whoever had it */
-    FAULT_TURN_ALONE,     /* … or whoever has the same turn */
+    FAULT_NO_TURN,        /* a session is written by any earlier holder */
+    FAULT_TURN_ALONE,     /* … or any holder of the same turn */
     FAULT_SESSION_BELIEVED,  /* a node does not ask whether a session is still its own */
-    FAULT_STREAM_BELIEVED,   /* what was written to a stream of a session counts as heard */
+    FAULT_STREAM_BELIEVED,   /* events written to a session's stream count as received */
     FAULT_CRASH_FORGOTTEN,   /* a node that begins after a crash takes its log for whole */
-    FAULT_NO_REOPEN,         /* a node that was taken for dead does not say that it lives */
-    FAULT_NO_KEY,            /* what was asked for under a key is not looked up */
-    FAULT_OWNER_SILENT,      /* who begins to watch does not say that everybody has to look again */
-    FAULT_OWNER_EARLY,       /* … says so before it watches */
-    FAULT_OWNER_LATE,        /* … announces what it saw as an owner though it is none any more */
-    FAULT_OWNER_GOES_ON,     /* … goes on where it was after its time was over */
-    FAULT_OWNER_UNHEARD,     /* … is told of at its own node alone */
-    FAULT_NOTIFIED_BELIEVED, /* what somebody says that the store has come to counts as followed */
+    FAULT_NO_REOPEN,         /* a node counted as dead does not report that it lives */
+    FAULT_NO_KEY,            /* queried keys are not looked up */
+    FAULT_OWNER_SILENT,      /* a new watcher does not truncate the subscriptions */
+    FAULT_OWNER_EARLY,       /* … truncates them before it watches */
+    FAULT_OWNER_LATE,        /* … announces changes as an owner after it lost ownership */
+    FAULT_OWNER_GOES_ON,     /* … continues at its old position after its lease expired */
+    FAULT_OWNER_UNHEARD,     /* … is delivered only on its own node */
+    FAULT_NOTIFIED_BELIEVED, /* a claimed position of the store counts as followed */
     FAULT_PAGE_KEPT,         /* the page of one batch is used in the next */
     FAULT_NO_CONDITION,      /* a batch without the lock is committed wherever the store is */
     FAULT_NOT_AGAIN,         /* … if others were first, at other positions, as it was decided */
-    FAULT_REFUSED_EARLY,     /* … and who is refused is answered at once */
+    FAULT_REFUSED_EARLY,     /* … and a rejected one is answered at once */
     FAULT_DOUBT_IGNORED,     /* … and run again though it may have been committed */
     FAULT_DOUBT_FORGOTTEN,   /* … and when that fails it counts as not committed */
-    FAULT_HEADS_KEPT,        /* what is known of an entity is not renewed by what is followed */
+    FAULT_HEADS_KEPT,        /* followed changes do not renew the cached entity */
     FAULT_HEADS_BACK,        /* … or by what is older than it */
     FAULT_NOTICE_GAP,        /* the rows of a notification are followed wherever they begin */
     FAULT_NOTICE_TWICE,      /* … and again */
-    FAULT_NOTICE_PLACE,      /* … and those that were recorded at a server of before */
-    FAULT_NOTICE_FORGED,     /* … and those that anybody wrote */
+    FAULT_NOTICE_PLACE,      /* … and those recorded on an earlier server */
+    FAULT_NOTICE_FORGED,     /* … and those of any writer */
     FAULT_NOTICE_EARLY,      /* … and are sent before the commit */
     FAULT_COUNT
 };
@@ -90,11 +90,11 @@ struct world;
 enum record_kind {
     RECORD_ENTITY,
     RECORD_ANNOUNCED,
-    RECORD_OWNED, /* by the owner of the mount: it changed, or (`is_missed`) look again */
+    RECORD_OWNED, /* by the owner of the mount: it changed, or (`is_missed`) a truncation */
     RECORD_RUN,
     RECORD_BREAK,
     RECORD_SESSION, /* taken by another node */
-    RECORD_SKIPPED, /* a position that nobody uses */
+    RECORD_SKIPPED, /* an unused position */
     RECORD_KEY,     /* this and the rest have no position */
     RECORD_LEASE,
     RECORD_SESSION_STATE,
@@ -103,7 +103,7 @@ enum record_kind {
 struct cursor {
     uint64_t epoch, seq, position;
     bool is_set;
-    bool is_lost;     /* there is more to look at, and that was not told with it */
+    bool is_lost;     /* there are more changes, which were not sent with it */
     size_t losses;    /* of which its node knew */
     uint64_t horizon; /* how far its node had followed */
 };
@@ -123,9 +123,9 @@ struct record {
     /* an entity */
     int64_t from, since, baseline;
     uint64_t read_position; /* of the version the writer had read; 0: it did not say */
-    uint64_t tag;           /* of the transaction, which has so many writes */
+    uint64_t tag;           /* of the transaction, which has this number of writes */
     unsigned writes;
-    size_t losses; /* that had happened when the writer read, or the break was written down */
+    size_t losses; /* that had happened when the writer read, or when the break was recorded */
     bool created, instead;
     char value[64], previous[64];
     char key[24], digest[ENTITY_DIGEST_TEXT], text[96];
@@ -143,7 +143,7 @@ struct transaction {
     bool is_open, is_sent; /* its node does not know, or has gone */
 };
 
-/* Of a batch without the lock, which nobody waits for any more. */
+/* For a batch without the lock, whose waiter is gone. */
 #define ORPHANS 8u
 struct statement {
     struct record records[2 * JOBS + 2];
@@ -167,14 +167,14 @@ struct engine {
     uint64_t open_at_ms;
     struct statement orphans[ORPHANS];
     size_t orphan_count;
-    char *said[SAID]; /* notifications, as texts */
+    char *said[SAID]; /* notifications, as strings */
     uint64_t said_count;
     struct record late; /* FAULT_NO_LOCK */
     bool has_late;
     struct store *committed, *working;
     int64_t lives_until[NODES];
     uint64_t announced_floor, announced_max;
-    /* what the log says */
+    /* the state according to the log */
     uint64_t counter, recorded;
     uint64_t entity_position[ENTITIES];
     struct data_loss data_losses[INCARNATIONS_LOSSES_MAX];
@@ -195,9 +195,9 @@ void engine_rollback(struct engine *e);
 bool engine_lock(struct engine *e, unsigned node); /* false: another has it */
 /* If the store is where it was decided; the lock is free. */
 bool engine_execute(struct engine *e, const struct statement *s);
-/* Later, or never: nobody waits for it. */
+/* Later, or never: no caller waits for it. */
 void engine_leave(struct engine *e, const struct statement *s);
-/* A commit of its own that waits for the disk, of something without a position. */
+/* Its own commit that waits for the disk, for data without a position. */
 void engine_write(struct engine *e, const struct record *r);
 void engine_late(struct engine *e, const struct record *r);
 void engine_crash(struct engine *e);
@@ -221,7 +221,7 @@ struct job {
     bool is_announcement;
     size_t losses;
     uint64_t tag, key; /* key 0: none */
-    int code;          /* in a batch: what became of it */
+    int code;          /* in a batch: its outcome */
 };
 
 /* As it was read. */
@@ -230,7 +230,7 @@ struct page_rows {
     size_t count;
 };
 
-/* Heard at that time: which of those that were said. */
+/* The received ones at that time, of those sent. */
 struct notification {
     uint64_t at_ms, serial;
 };
@@ -243,7 +243,7 @@ struct node {
     bool is_up, is_stopped, is_cut, is_connected;
     unsigned boot; /* of the store, when it connected */
     uint64_t connect_at_ms, poll_at_ms, lives_at_ms;
-    /* clocks of its own: the second is never set */
+    /* its own clocks: the second is never set */
     int64_t wall_ms;
     double rate;
     uint64_t begun_ms;
@@ -267,10 +267,10 @@ struct node {
     size_t pending_count, pending_room;
     uint64_t base, doubted, again_until_ms;
     size_t again;      /* jobs that have to be run again, with the lock */
-    bool is_unlocked;  /* nothing of it was sent */
+    bool is_unlocked;  /* nothing was sent */
     bool is_settled;   /* this connection has had the lock once */
-    bool is_overtaken; /* others committed meanwhile */
-    bool is_in_doubt;  /* it may have been committed, when the store is not at `doubted` any more */
+    bool is_overtaken; /* other nodes committed since */
+    bool is_in_doubt;  /* it may have been committed, unless the store is still at `doubted` */
     bool must_lock;
     struct latest_versions heads; /* newest versions, as far as followed */
     /* following */
@@ -279,12 +279,12 @@ struct node {
     bool is_woken;
     struct notifications notifications; /* has arrived */
     struct notify_payload_scope place;  /* where it is connected */
-    uint64_t notified;                  /* what others are said to have come to */
+    uint64_t notified;                  /* the claimed positions of other nodes */
     uint64_t known, known_floor;        /* where the store was when it was asked */
     struct page_rows next;              /* came with the lock … */
     uint64_t next_after;                /* … after this position */
     bool has_next, reads_ahead;
-    uint64_t missed; /* FAULT_MISS_NO_PLACE: that was told */
+    uint64_t missed; /* FAULT_MISS_NO_PLACE: that it was reported */
     /* the mount that one of them owns */
     struct owner owner;
     enum ask_stage ask;
@@ -295,7 +295,7 @@ struct node {
     uint64_t watch_term, watch_at_ms;
     bool in_batch_enters, in_batch_seen;
     uint64_t batch_term;
-    /* what was read there last, when so much had been lost */
+    /* the last read there, after that number of losses */
     int64_t read_from[ENTITIES];
     size_t read_losses;
     /* sessions it has */
@@ -321,13 +321,14 @@ bool node_follow(struct node *n);
 void node_read_page(struct node *n, struct page_rows *ret);
 void node_read_state(struct node *n);
 void node_take(struct node *n, const struct record *r);
-/* payload.c: something is on its way to it; what has arrived; is that all there is to follow? */
+/* payload.c: a notification is in transit to it; the arrived ones; whether those are all there is
+ * to follow */
 void node_notify(struct node *n, const struct notification *said);
 void node_hear(struct node *n);
 bool node_follow_heard(struct node *n);
 struct notify_payload_scope engine_place(const struct engine *e);
 void engine_notify(struct engine *e, const struct record *records, size_t count);
-/* Somebody says to it again what was said last. */
+/* Another client resends the last notification to it. */
 void engine_replay(struct engine *e, struct node *n);
 void node_tell_local(struct node *n);
 bool record_is_durable(const struct record *r);
@@ -335,11 +336,11 @@ uint64_t node_clock(const struct node *n); /* monotonic */
 uint64_t node_lease_clock(const struct node *n);
 /* node_owner.c: the lease, and what follows from it. */
 void node_own(struct node *n);
-/* Does it want a batch for that? In it, and what came of it. */
+/* Returns true if it needs a batch for that. In it, and its outcome. */
 bool node_wants_batch(const struct node *n);
 void node_run_owned(struct node *n);
 void node_owned_done(struct node *n, bool is_committed);
-/* What the outside world looks like has changed. */
+/* The outside world has changed. */
 void node_outside(struct node *n);
 struct store *sim_rows_create(struct node *n);
 bool node_has_lock(const struct node *n);
@@ -368,12 +369,12 @@ enum { DURABLE, UNLOGGED, OWNED, KINDS };
 /* An event that a node wrote to the stream of a session, and that need not arrive. */
 struct flight {
     unsigned kind, index;
-    bool is_look; /* it says to look again; else what changed */
+    bool is_look; /* a truncation; otherwise the changes */
     uint64_t position;
     struct cursor id;
 };
 
-/* Of one kind of resource. */
+/* For one kind of resource. */
 struct belief {
     uint64_t told_to; /* the number at the node */
     uint64_t told_position;
@@ -409,7 +410,7 @@ struct writer {
 };
 
 void writer_step(struct writer *w, bool is_ending);
-/* What became of a job: 0, or a code. */
+/* The outcome of a job: 0, or a code. */
 void writer_answer(struct writer *w, const struct job *job, int code, const uint64_t *positions);
 
 /* ---- what happened in truth ------------------------------------------------------------------ */
@@ -439,7 +440,7 @@ struct given {
 };
 
 struct oracle {
-    bool *denied; /* by tag: it was said that it was not done */
+    bool *denied; /* by tag: reported as not done */
     size_t denied_room;
     struct given *given; /* by hash */
     size_t given_count, given_room;
@@ -450,7 +451,7 @@ struct oracle {
     uint64_t highest;                   /* position that was ever committed */
     uint64_t announced[ANNOUNCED];      /* the newest that was acknowledged */
     uint64_t announced_ever[ANNOUNCED]; /* … or committed */
-    unsigned owner;                     /* who said last that everybody has to look again … */
+    unsigned owner;                     /* the last node that truncated all subscriptions … */
     uint64_t owner_run, owner_term;     /* … in which run and term */
 };
 
@@ -459,11 +460,11 @@ void oracle_lose(struct world *w, uint64_t kept, enum loss_kind kind);
 void oracle_commit(struct world *w, const struct record *r);
 void oracle_broke(struct world *w, enum store_verdict verdict);
 void oracle_acknowledge(struct world *w, unsigned index, uint64_t position, uint64_t tag);
-/* Who reads at one node does not go back. */
+/* A reader at one node never goes back. */
 void oracle_read(struct node *n, unsigned index, int64_t from);
-/* It was said that it was not done, and it will not be tried again. */
+/* It was reported as not done, and there is no retry. */
 void oracle_deny(struct world *w, uint64_t tag);
-/* Before it is answered: somebody else had written what it wanted to. */
+/* Before its answer: another node had written the same entity. */
 void oracle_check_refusal(const struct node *n, const struct job *job);
 void oracle_refused(struct world *w, const struct cursor *c, unsigned kind);
 void oracle_told(struct world *w, unsigned kind, unsigned index, uint64_t position);
@@ -483,7 +484,7 @@ struct world {
     uint64_t seed, random, step;
     uint64_t now_ms;
     enum fault fault;
-    bool is_calm; /* nothing fails any more */
+    bool is_calm; /* no more faults */
     bool is_verbose;
     unsigned trouble, disaster; /* of a node, of the store: one in so many steps */
     unsigned announcing;        /* of ten writes so many */

@@ -81,7 +81,7 @@ void writer_answer(struct writer *writer, const struct job *job, int code,
     world_say(w, "writer %u: %d (tag %llu)", writer->index, code, (unsigned long long)job->tag);
     for (unsigned i = 0; code == 0 && i < job->count; i++) {
         if (positions[i] == 0) {
-            continue; /* it was there before */
+            continue; /* it existed before */
         }
         if (job->is_announcement) {
             w->oracle.announced[job->index[i]] = positions[i];
