@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as base64, in both alphabets: what is accepted has exactly one spelling, and what was
- * written is read back.
+ * Any bytes as base64, in both alphabets: accepted input has exactly one spelling, and written
+ * output reads back.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as an Authorization field, as a query, as what a challenge says, and as a challenge: a
- * token lies inside the field, a challenge is one line of visible ASCII and read as it was
- * written, what is told of one has no control characters.
+ * Any bytes as an Authorization field, as a query, as the content of a challenge, and as a
+ * challenge: a token lies inside the field, a challenge is one line of visible ASCII that reads
+ * back as written, and its reported text has no control characters.
  */
 #include <stdlib.h>
 

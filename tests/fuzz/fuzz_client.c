@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any lines as what a server says to a client that asks and watches, in both eras: no message makes
- * it write what is no JSON (support/fake_transport.c), answer a question twice, or keep more than
- * it may. What the server asks is answered in every way there is. The first byte says who answers
- * what connecting asks: '0' the lines alone, '1' a modern server, '2' a legacy one. The line "end"
- * breaks the connection off.
+ * Any lines as the output of a server to a client that calls and watches, in both eras: no message
+ * makes it write invalid JSON (support/fake_transport.c), answer a question twice, or exceed its
+ * memory limits. Server requests are answered in every possible way. The first byte selects the
+ * responder during connection: '0' only the lines, '1' a modern server, '2' a legacy one. The line
+ * "end" breaks the connection.
  */
 #include <stdlib.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * Our client, with a real transport to it, and a server that says anything. The first byte chooses
- * how they meet: 0 lines on a Unix socket, 2 WebSocket, else HTTP on a Unix socket. Whenever the
- * client has said something the server says the next piece, up to a byte 0x1e, in which $I stands
- * for the id it heard last; on a WebSocket it is a text frame, and one that begins with byte 1 is
- * sent as it stands, as frames. Everything asked is answered or failed exactly once, and what is
- * told to the program is text.
+ * Our client, with a real transport to a server that sends anything. The first byte selects the
+ * transport: 0 lines on a Unix socket, 2 WebSocket, otherwise HTTP on a Unix socket. Whenever the
+ * client has sent something, the server sends the next piece, up to a byte 0x1e, in which $I is
+ * replaced by the last received id. On a WebSocket it is a text frame; a piece that begins with
+ * byte 1 is sent unchanged, as frames. Every request is answered or failed exactly once, and the
+ * program receives valid strings.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -106,7 +106,7 @@ static void hang_up(size_t i)
     s.is_agreed[i] = false;
 }
 
-/* Nobody is left to say goodbye to. */
+/* There is no peer left for a closing handshake. */
 static void close_door(void)
 {
     for (size_t i = 0; i < CONNECTIONS; i++) {
@@ -131,7 +131,7 @@ static void note_id(struct tidings_str heard)
     }
 }
 
-/* What a client says is masked. */
+/* Frames of a client are masked. */
 static void unmask(char *bytes, size_t len)
 {
     for (size_t at = 0; at + 6 <= len;) {

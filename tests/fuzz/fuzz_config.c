@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a configuration file: an answer, no crash; what was accepted prints and reads back.
+ * Any bytes as a configuration file: an answer, no crash; accepted input prints and reads back.
  */
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes on an HTTP connection to a whole server. What comes back is a row of well-formed
- * responses with header fields that are ours, whose bodies are what they say they are, at most one
- * for each request; and nothing is left when the stranger goes. What is said at once ends with byte
- * 0x1e; a first byte of 1 to 9 makes it come in pieces of so many bytes.
+ * Any bytes on an HTTP connection to a whole server. The output is a series of well-formed
+ * responses with our header fields and bodies that match them, at most one for each request; and no
+ * state remains when the client disconnects. Input up to a byte 0x1e is sent together; a first byte
+ * of 1 to 9 splits it into pieces of that number of bytes.
  */
 #include "formats/http.h"
 #include "formats/json.h"
@@ -120,7 +120,7 @@ static void check_events(struct tidings_str body)
     sse_parser_deinit(&p);
 }
 
-/* Everything heard. How many requests were answered? */
+/* Checks all output; returns the number of answered requests. */
 static size_t check_heard(bool has_head_requests)
 {
     struct tidings_str rest = dialogue_heard();

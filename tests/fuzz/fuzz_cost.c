@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * What an input costs. The first byte chooses who gets it (the letters of `kinds`), the rest of the
- * first line and what follows are its two parts; texts are repeated until they are long, so that
- * what grows faster than it should is seen.
+ * The cost of an input. The first byte selects its consumer (the letters of `kinds`); the rest of
+ * the first line and the other lines are its two parts. Strings are repeated until they are long,
+ * so that superlinear growth shows.
  *
- * Where steps are counted (regexes, schemas) they must keep to their bounds, and the CPU must keep
- * to the steps; elsewhere the CPU must keep to the lengths. Time is looked at by the fuzzer alone,
- * with much slack and the best of several runs: a replay of the corpus counts steps.
+ * Where steps are counted (regexes, schemas) they must stay within their limits, and the CPU must
+ * match the steps; elsewhere the CPU must match the lengths. Only the fuzzer measures time, with a
+ * wide margin and the best of several runs: a replay of the corpus counts steps.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static void require(bool ok, const char *what)
 struct parts {
     struct tidings_str first, second;
     struct buf text;
-    double allowed_ns; /* set by who runs it */
+    double allowed_ns; /* set by the caller */
 };
 
 /* ---- the kinds ------------------------------------------------------------------------------- */

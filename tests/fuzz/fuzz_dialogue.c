@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a dialogue on a socket of lines with a whole server, both eras: what comes back is
- * JSON-RPC line by line, every request is answered exactly once, notifications never, and nothing
- * is left when the stranger goes. What is said at once ends with byte 0x1e.
+ * Any bytes as a dialogue on a line socket with a whole server, both eras: the output is JSON-RPC
+ * line by line, every request is answered exactly once, notifications never, and no state remains
+ * when the client disconnects. Input up to a byte 0x1e is sent together.
  */
 #include "formats/rpc.h"
 #include "server/config.h"
@@ -11,9 +11,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MAX_DEPTH 16u /* as the server is told */
+#define MAX_DEPTH 16u /* as configured in the server */
 
-/* The accounts need what is said as the server sees it: lines. */
+/* The account needs the input as the server sees it: lines. */
 static void count_lines(struct line_reader *r, struct tidings_str piece, bool is_last)
 {
     struct tidings_str line;

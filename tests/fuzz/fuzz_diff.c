@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any two texts, parted by the first NUL: their difference, applied to the first, gives the second.
+ * Any two strings, separated by the first NUL: their difference, applied to the first, gives the
+ * second.
  */
 #include <stdint.h>
 #include <stdio.h>

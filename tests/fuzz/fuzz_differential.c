@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Two worlds that differ only in what is hidden from somebody: whatever it asks, it hears the same
- * to the byte (support/twins.h). One execution is two servers with files, sockets and threads, and
- * dozens of requests: there are far fewer a second than of other targets.
+ * Two worlds that differ only in data hidden from a client: for any requests, its output is the
+ * same to the byte (support/twins.h). One execution is two servers with files, sockets and threads,
+ * and dozens of requests, so it runs far fewer executions per second than other targets.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Proofs of keys as strangers write them: nobody can guess a signature, so none is good; and what
- * is read before the signature is looked at keeps its bounds.
+ * Untrusted key proofs: a valid signature cannot be guessed, so none is accepted; and the fields
+ * read before the signature check stay within their limits.
  */
 #include <stdlib.h>
 

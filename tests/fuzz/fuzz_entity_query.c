@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The query of a write of an entity: what is accepted is the inside of one JSON object, with each
- * name once, and none that was not allowed.
+ * The query of an entity write: accepted input is the inside of one JSON object, with each name
+ * once, and only allowed names.
  */
 #include <stdlib.h>
 

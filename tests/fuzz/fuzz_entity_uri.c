@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A URI of an entity: what is accepted is built to a text that is parsed to the same text again.
+ * An entity URI: accepted input builds a string that parses to the same string again.
  */
 #include <stdlib.h>
 

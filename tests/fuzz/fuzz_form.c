@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A form that a server wants filled in, and what a person types into its fields: the first line is
- * the text, the rest the schema. A form that was accepted has flat fields; a value that a field
- * took is one that the form takes, alone or with the presets.
+ * A form from a server, and a user's input to its fields: the first line is the input, the rest the
+ * schema. An accepted form has flat fields; a value that a field accepts is accepted by the form,
+ * on its own or with the presets.
  */
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static void require(bool ok)
     }
 }
 
-/* {"name":value} is what the form takes, or what else it wants is said. */
+/* The form accepts {"name":value}, or reports the other values it needs. */
 static void fill_in(struct typed *t, const struct tidings_field *f, const char *value)
 {
     struct buf content, out;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a SKILL.md: what is read as its front matter is a JSON object, no deeper and no
- * larger than is allowed, equal to itself, and the same once more from the JSON text it makes (JSON
- * is YAML).
+ * Any bytes as a SKILL.md: parsed front matter is a JSON object within the depth and size limits,
+ * equal to itself, and parses the same from the JSON it produces (JSON is YAML).
  */
 #include <stdlib.h>
 

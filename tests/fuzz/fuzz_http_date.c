@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any text as a date of HTTP: what is accepted is written and read back as the same second.
+ * Any string as an HTTP date: accepted input is written and read back as the same second.
  */
 #include <stdlib.h>
 

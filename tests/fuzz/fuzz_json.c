@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as JSON: an answer, no crash. What parses is written, parses again, and is written the
- * same; what does not parse is still a string the writer can quote. jansson's own parser judges
- * alike and reads the same, but for what tests/unit/formats/test_parse_differential.c excepts. What
- * parses, a peer may send, and it is the same; what a peer may send is written, and then needs no
- * mending.
+ * Any bytes as JSON: an answer, no crash. Valid input is written, parses again, and is written the
+ * same; invalid input is still a string the writer can quote. jansson's own parser accepts and
+ * reads the same, except for the cases in tests/unit/formats/test_parse_differential.c. A peer may
+ * send any valid input, with the same result; accepted peer input is written, and then needs no
+ * repair.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Containers of any size around any JSON value: two bytes say how many times the value stands in
- * it, one byte how (bit 0: an object, bit 1: below another object, bit 2: a key twice), the rest is
- * the value's text. Every member and element is found where it belongs and equals the value, a key
- * that is there twice is refused, but of a peer, and a part that is referred to outlives the rest.
+ * Containers of any size around any JSON value: two bytes give the number of copies of the value,
+ * one byte their form (bit 0: an object, bit 1: below another object, bit 2: a key twice), the rest
+ * is the value's text. Every member and element is found in its place and equals the value, a
+ * duplicate key is rejected except from a peer, and a referenced part outlives the rest.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a key set; what is in one verifies nothing that it did not sign.
+ * Any bytes as a key set: its keys verify only their own signatures.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char forged[256];
-    memset(forged, 0x11, sizeof(forged)); /* zeros would be good for an Ed25519 key of low order */
+    memset(forged, 0x11, sizeof(forged)); /* zeros would be valid for an Ed25519 key of low order */
     struct jwks *set = NULL;
     struct tidings_error err;
     if (jwks_parse(&set, STR("https://as"), tidings_strn((const char *)data, size), &err) == 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a token, and any bytes as its claims: what is accepted keeps to the bounds.
+ * Any bytes as a token, and any bytes as its claims: accepted input stays within the limits.
  */
 #include <stdlib.h>
 

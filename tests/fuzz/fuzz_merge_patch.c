@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any two JSON texts, on two lines: applying the difference of two values to the first gives the
- * second, applying anything to anything gives a value, and applying it twice changes nothing more.
+ * Any two JSON values, on two lines: applying the difference of two values to the first gives the
+ * second, applying any value to any other gives a value, and applying it twice changes nothing
+ * more.
  */
 #include <stdlib.h>
 

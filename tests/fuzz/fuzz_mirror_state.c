@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the state of a mirror: refused, or read as far as it goes. Whatever it claims, a
- * pass in which everything is gone from the server removes no file that it does not describe to the
- * nanosecond, and nothing outside the directory; and what is written in its place is read again.
+ * Any bytes as the state of a mirror: rejected, or read as far as possible. Whatever it claims, a
+ * pass over an empty server removes no file unless the state describes it to the nanosecond, and
+ * nothing outside the directory; and the state written in its place can be read again.
  */
 #include <fcntl.h>
 #include <ftw.h>
@@ -85,7 +85,8 @@ static void on_deed(void *user, enum mirror_result deed, struct tidings_str uri,
     }
 }
 
-/* Does the state know the file so well that it must have made it? */
+/* Returns true if the state describes the file so precisely that the mirror must have written
+ * it. */
 static bool is_described(struct mirror_state *s, const char *name)
 {
     struct stat st;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a file of names that a server gave: no crash, all of it or nothing is told, and what
- * is told no shell takes for anything else.
+ * Any bytes as a cached file of names from a server: no crash, all names or none are returned, and
+ * every returned name is safe in a shell.
  */
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any JSON as a list of changes, said by a stranger to a worker without rules: it is refused whole
- * with a sentence, or each change has its outcome, and nobody says anything of what is not written
- * by clients.
+ * Any JSON as a list of changes, sent by an untrusted client to a worker without rules: it is
+ * rejected entirely with an error message, or each change has its outcome, and resources that
+ * clients cannot write are never announced.
  */
 #include <stdlib.h>
 

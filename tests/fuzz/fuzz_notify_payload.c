@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a stranger at the database may notify of. Any text: it opens nowhere, and nothing is read
- * from it. Any bytes as the rows of a payload that a node sealed (first byte 1): they are read
- * within their bounds, each row from where the last one ended, or refused as a whole. And any bytes
- * as the record of a row of a table.
+ * Notifications of an untrusted database client. Any string: it decrypts nowhere, and nothing is
+ * read from it. Any bytes as the rows of a payload that a node sealed (first byte 1): they are read
+ * within their limits, each row from the end of the last one, or rejected as a whole. And any bytes
+ * as the record of a table row.
  */
 #include <stdlib.h>
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as what the strangers of a login send: the first byte says as which of the documents,
- * answers and queries the rest is read. What is taken is what may be: addresses where a secret may
- * go, tokens that fit into a header, the issuer and the resource that were asked; and errors are
- * visible ASCII.
+ * Any bytes as the untrusted input of a login: the first byte selects the document, response or
+ * query as which the rest is read. Accepted values are valid: addresses that may receive a secret,
+ * tokens that fit into a header, the requested issuer and resource; and errors are visible ASCII.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any JSON as the options of a subscription, as the parameters of a request, and as a rule of the
- * configuration with its limits: taken within their bounds, or refused with a sentence and without
- * a trace.
+ * Any JSON as the options of a subscription, as the parameters of a request, and as a configuration
+ * rule with its limits: accepted within their limits, or rejected with an error message and without
+ * side effects.
  */
 #include <stdlib.h>
 

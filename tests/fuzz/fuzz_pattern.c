@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * The first byte chooses the kind of pattern, the rest of the first line is the pattern, the second
- * line a URI. Raw bytes must be survived; what is canonical must be found by the index exactly when
- * the definition says so, alone and among others, and removing must leave nothing.
+ * The first byte selects the kind of pattern, the rest of the first line is the pattern, the second
+ * line a URI. Raw bytes must not crash; the index must find canonical input exactly if the
+ * definition matches, both as its only entry and among others, and removal must leave it empty.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any JSON as the `_meta` of a read: options whose promises hold, or a sentence.
+ * Any JSON as the `_meta` of a read: options whose promises hold, or an error message.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any JSON as a JSON-RPC message: a kind whose promises hold, or a sentence.
+ * Any JSON as a JSON-RPC message: a kind whose promises hold, or an error message.
  */
 #include <stdlib.h>
 

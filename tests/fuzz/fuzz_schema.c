@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any JSON as a schema and any JSON as its instance (the array [schema, instance, …]): compiled or
- * refused with a sentence, judged twice alike, and never a verdict without a reason.
+ * Any JSON as a schema and any JSON as its instance (the array [schema, instance, …]): compiled, or
+ * rejected with an error message; validated twice with the same result, and every rejection has a
+ * reason.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * What strangers keep for us and bring back. Any text as a cursor: accepted ones are written and
- * read back as the same. Any text as a seal, or (first byte 1) as what is done to a good one:
- * nothing opens but what was sealed, for the same purpose, unchanged.
+ * Sealed data that untrusted clients return. Any string as a cursor: accepted ones are written and
+ * read back as the same. Any string as a seal, or (first byte 1) as changes to a valid one: only
+ * unchanged data that was sealed for the same purpose can be opened.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a file of servers: an answer, no crash; what it lists can be looked for.
+ * Any bytes as a file of servers: an answer, no crash; listed entries can be looked up.
  */
 #include <stdint.h>
 #include <stdlib.h>

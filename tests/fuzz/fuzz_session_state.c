@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a session that another program wrote: refused with a sentence, or read within its
- * bounds; and what was read is written so that the same is read again.
+ * Any bytes as a session that another program wrote: rejected with an error message, or read within
+ * its limits; a session that was read is written such that it reads back the same.
  */
 #include <stdlib.h>
 

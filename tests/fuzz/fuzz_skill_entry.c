@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any JSON as the entry of a skill that a server gives: one that is taken has a valid name, files
- * that its root holds in whichever spelling, no more of them and of bytes than allowed, and each is
+ * Any JSON as the entry of a skill from a server: an accepted entry has a valid name, files below
+ * its root in any spelling, at most the allowed number of files and bytes, and each file can be
  * found again.
  */
 #include <stdlib.h>

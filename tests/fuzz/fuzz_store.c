@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * A store that was damaged, or written by somebody else: a good file in which bytes were exchanged
- * (three for the place, one for the byte; a place behind the end cuts it there). It is refused, or
- * what it holds is read within its bounds, also after another write.
+ * A store that was damaged, or written by another program: a valid file with replaced bytes (three
+ * for the place, one for the byte; a place past the end truncates it there). It is rejected, or its
+ * contents are read within their limits, even after another write.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char directory[] = "/tmp/fuzz-store-XXXXXX", path[64];
 static struct buf good;
-static volatile unsigned sum; /* what is looked at must not be left out */
+static volatile unsigned sum; /* the compiler must not omit reads */
 
 static void require(bool ok)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the texts of /proc: an answer, no crash; slices stay inside the text.
+ * Any bytes as files of /proc: an answer, no crash; slices stay inside the input.
  */
 #include <stdlib.h>
 

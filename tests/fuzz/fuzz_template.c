@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The first line as a template, the second as a URI to match and as the value of every variable.
- * What matches the whole and what is only asked whether must agree; expansion never crashes.
+ * The first line as a template, the second as a URI to match and as the value of every variable. A
+ * full match and a mere test must agree; expansion never crashes.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any text as an instant: what is accepted is written in our one spelling and read back as the
+ * Any string as an instant: accepted input is written in our one spelling and read back as the
  * same.
  */
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the client's side of a TLS connection, in pieces of as many bytes as the first byte
- * says (0: at once): no handshake comes of them, nothing is let through, and what fails says why.
- * The bytes are OpenSSL's to read; ours are the choice of certificate (SNI), protocol (ALPN) and
- * ticket keys.
+ * Any bytes as the client's side of a TLS connection, in pieces of the size in the first byte (0:
+ * at once): the handshake never completes, no data passes, and failures have a reason. OpenSSL
+ * parses the bytes; our own part is the choice of certificate (SNI), protocol (ALPN) and ticket
+ * keys.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a file of tokens: errors name their line, and nobody is found who is not in it.
+ * Any bytes as a token file: errors name their line, and only tokens in the file are found.
  */
 #include <stdlib.h>
 

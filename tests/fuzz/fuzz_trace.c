@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as traceparent and tracestate, a newline between them: what is taken is of version 00,
- * has a trace and a span that are not 0, is visible ASCII and no longer than it may be, and is read
- * again as the same; what is not taken leaves nothing.
+ * Any bytes as traceparent and tracestate, a newline between them: accepted input has version 00, a
+ * nonzero trace and span, is visible ASCII within the length limit, and reads back the same;
+ * rejected input leaves nothing.
  */
 #include <stdlib.h>
 

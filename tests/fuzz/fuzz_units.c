@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any text as a size or a duration: what is accepted is written and read back as the same number.
+ * Any string as a size or a duration: accepted input is written and read back as the same number.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a URI, as a pattern, as a glob and its text, and as the name of a file. What is
- * accepted must be a fixed point, split into parts that make it up again, and hold no dot segment.
+ * Any bytes as a URI, as a pattern, as a glob and its text, and as a file name. Accepted input must
+ * be a fixed point, equal the concatenation of its parts, and contain no dot segment.
  */
 #include <stdlib.h>
 
@@ -68,7 +68,7 @@ static const struct uri_alias *find_alias(const void *user, struct tidings_str i
     return uri_alias_find(aliases, 2, in);
 }
 
-/* With aliases: what is accepted is canonical, and begins with none any more. */
+/* With aliases: accepted input is canonical, and no longer begins with an alias. */
 static void check_alias(struct tidings_str in, bool is_pattern)
 {
     struct buf once, twice;

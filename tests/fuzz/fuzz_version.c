@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any three texts (a line each) as versions: the order is the other way round from the other side,
- * transitive wherever there is one, and that of lists is total; what is too long has none.
+ * Any three strings (a line each) as versions: the order is antisymmetric, transitive where it
+ * exists, and total for lists; an overlong version has none.
  */
 #include <stdlib.h>
 

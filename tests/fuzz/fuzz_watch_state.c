@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as the state of a watch: refused with a sentence, or read; and what was read is written
- * so that the same is read again.
+ * Any bytes as the state of a watch: rejected with an error message, or read; a state that was read
+ * is written such that it reads back the same.
  */
 #include <stdint.h>
 #include <stdio.h>

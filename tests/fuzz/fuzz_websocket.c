@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * Any bytes as a dialogue over a WebSocket with a whole server. Each piece, up to a byte 0x1e, is
- * sent as one masked text message; one that begins with byte 1 is sent as it stands, as frames.
- * What comes back is unmasked frames with JSON-RPC in them and, last of all, a goodbye; every
- * request is answered exactly once.
+ * sent as one masked text message; a piece that begins with byte 1 is sent unchanged, as frames.
+ * The output is unmasked frames of JSON-RPC and a final close frame; every request is answered
+ * exactly once.
  */
 #include "formats/json.h"
 #include "formats/websocket.h"
@@ -34,7 +34,7 @@ static void say_message(struct tidings_str text)
     buf_deinit(&frame);
 }
 
-/* What frames of a stranger's own making ask cannot be counted here. */
+/* Requests in raw frames cannot be counted here. */
 static void check_message(struct tidings_str text, bool is_counted)
 {
     struct json *root = NULL;
@@ -46,7 +46,7 @@ static void check_message(struct tidings_str text, bool is_counted)
     }
 }
 
-/* The frames heard. false: a goodbye was among them. */
+/* The received frames. false: one of them was a close frame. */
 static bool check_frames(struct tidings_str rest, bool is_counted)
 {
     while (rest.len >= 2) {
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct tidings_str input = tidings_strn((const char *)data, size), piece;
     if (size > 16384 || memchr(data, '$', size)) {
-        return 0; /* what stands for something else would make frames longer than they say */
+        return 0; /* replacements would make frames longer than their headers */
     }
     accounts_begin();
     dialogue_open(DIALOGUE_HTTP);
