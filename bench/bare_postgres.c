@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * The least that keeps the same rows in PostgreSQL, with nothing but libpq: one prepared INSERT for
- * each row, pipelined, so many to a commit; with `--current`, each row also becomes the current one
- * of its entity, in a second table, as the store has it. With `--notify` one row at a time instead,
- * each followed by a NOTIFY, until another connection that listens has been told: the least time
- * from a write to a reader elsewhere.
+ * The minimum that keeps the same rows in PostgreSQL, using only libpq: one prepared INSERT for
+ * each row, pipelined, with a fixed number per commit; with `--current`, each row also becomes the
+ * current one of its entity, in a second table, as in the store. With `--notify` one row at a time
+ * instead, each followed by a NOTIFY, until another listening connection receives it: the minimum
+ * time from a write to a reader elsewhere.
  */
 #include <libpq-fe.h>
 #include <poll.h>

@@ -16,7 +16,7 @@ struct bare_cost {
 struct bare_cost bare_rows(unsigned long count, unsigned long per_commit, unsigned long entities,
                            size_t value_bytes);
 
-/* The `n`th value, an object with `n` and a text that fills it up. */
+/* The `n`th value, an object with `n` and a string that pads it. */
 void bare_value(char *out, size_t size, unsigned long n, size_t value_bytes);
 
 #endif

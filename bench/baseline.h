@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the bare servers on sockets have in common. None of it is part of what they measure, but for
- * the one clock reading that baseline_obey takes.
+ * Shared code of the bare servers on sockets. None of it is part of their measurement, except the
+ * one clock reading in baseline_obey.
  */
 #ifndef BENCH_BASELINE_H
 #define BENCH_BASELINE_H
@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Listens on a free port of 127.0.0.1 and says so on standard error, as `scheme`://…; -1 with errno
- * set when it cannot. */
+/* Listens on a free port of 127.0.0.1 and prints it on standard error, as `scheme`://…; -1 with
+ * errno set on failure. */
 int baseline_listen(const char *scheme);
 
 /* The next connection that waits, non-blocking and without delay; -1: none. */
@@ -21,7 +21,7 @@ int baseline_accept(int listener);
 
 enum { BASELINE_STREAMS_MAX = 65536, BASELINE_EVENT_MAX = 1 << 20 };
 
-/* What a stream begins with: two empty events. */
+/* The start of a stream: two empty events. */
 #define BASELINE_BEGINNING ":\n\n:\n\n"
 
 /* The event that every stream is sent, of baseline_event_size bytes. */
@@ -35,8 +35,8 @@ bool baseline_prepare(const char *size);
 /* The send buffer that a stream has. */
 void baseline_set_buffer(int fd);
 
-/* Reads what has come on standard input, whose end ends the program, and for every line publishes
- * and prints the monotonic clock as it was before; false when `publish` says so or nobody reads. */
+/* Reads the available standard input, whose end ends the program, and for every line publishes and
+ * prints the earlier monotonic clock; false if `publish` returns it or there are no readers. */
 bool baseline_obey(bool (*publish)(void));
 
 #endif

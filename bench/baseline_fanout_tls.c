@@ -2,8 +2,8 @@
  *
  * The least a server can do per delivery over TLS: OpenSSL on sockets in an epoll set, and for
  * every line on standard input one SSL_write of a prepared event of SIZE bytes to each stream. As
- * baseline_fanout otherwise; one thread. Buffers are released when idle, as anybody has to who
- * holds many streams.
+ * baseline_fanout otherwise; one thread. Buffers are released when idle, as any server with
+ * many streams must.
  *
  *     baseline_fanout_tls SIZE CERTIFICATE KEY
  */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * What saying that something changed costs the thread that says it: CPU and elapsed time per call
+ * The cost of an announcement for its thread: CPU and elapsed time per call
  * of tidings_changed, from 1 and from 4 threads at once, without and with a small object of
  * metadata. Beside it the least a program would build itself: copy the text, lock a mutex, append
  * to a list, wake a thread that was asleep. That one checks nothing and numbers nothing; it is the
  * floor for a queue with a lock.
  *
  * A round is bounded so that nothing is refused, and the next one begins when the server has
- * numbered everything: a subscription of the program itself hears of a last change.
+ * numbered everything: a subscription of the program itself receives a last change.
  *
- * Then the same threads for a second without any bound, each on a URI of its own, while a URI that
+ * Then the same threads for a second without any bound, each on its own URI, while a URI that
  * changes now and then is watched by others: how many calls are refused, how often the others are
- * told to look again although nothing of theirs was lost, and how long a change of theirs takes.
+ * truncated although they lost nothing, and how long a change of theirs takes.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ enum way { PLAIN, BARE, WITH_METADATA, SAME, WAYS };
 static const char *const way_names[WAYS] = {"mutex_list", "changed", "changed_metadata",
                                             "changed_same"};
 
-/* A URI for each call, but for SAME. */
+/* One URI per call, except for SAME. */
 static char uris[CALLS][sizeof(URI)];
 
 struct caller {
@@ -187,7 +187,7 @@ static void run_round(enum way way, unsigned threads, struct bench_samples *cpu,
 static struct {
     bool is_over;                 /* atomic */
     unsigned long calls, refused; /* atomic */
-    unsigned truncated, quiet;    /* what the quiet one was told; under `lock` */
+    unsigned truncated, quiet;    /* the updates of the quiet one; under `lock` */
 } hot;
 
 static void *call_hot(void *arg)
@@ -215,7 +215,7 @@ static void hear_quiet(void *user, const struct tidings_update *update)
     pthread_mutex_unlock(&lock);
 }
 
-/* Say that the quiet one changed and wait until it was told so, again and again. */
+/* Repeatedly announces the quiet one and waits for its update. */
 static void run_hot(struct bench_samples *ms)
 {
     pthread_t threads[MAX_THREADS];
@@ -340,7 +340,7 @@ static void start_server(pthread_t *thread)
         bench_die("cannot start a thread");
     }
     pthread_mutex_lock(&lock);
-    while (!is_ready || heard == 0) { /* the subscription hears of its beginning */
+    while (!is_ready || heard == 0) { /* the subscription receives its start event */
         pthread_cond_wait(&more, &lock);
     }
     pthread_mutex_unlock(&lock);

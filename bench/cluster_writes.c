@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * The load of one node for bench/cluster.mjs: `tools/call upsert-entity` over keep-alive
- * connections that each have one under way, to a server that runs already. Prints when it begins
- * and when it has ended, so that several can be told to begin together.
+ * connections with one request in flight each, to a running server. Prints its start and its end,
+ * so that several can be started together.
  */
 #include <stdio.h>
 #include <string.h>

@@ -73,7 +73,7 @@ void bench_die(const char *format, ...)
     exit(1);
 }
 
-/* Dies when a signal came; `what` is what was going on. */
+/* Dies after a signal; `what` is the current activity. */
 static void check_interrupt(const char *what)
 {
     if (interrupted) {

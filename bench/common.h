@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * What every benchmark needs: children that are started, read from and ended; a scratch directory
- * that is removed again; clocks; medians.
+ * The base of every benchmark: children that are started, read from and stopped; a scratch
+ * directory that is removed again; clocks; medians.
  *
- * A benchmark is a short program: on any trouble it says one sentence on standard error and exits
- * with 1 (bench_die). However it ends, the children it started are killed and its scratch directory
- * is removed; after bench_init's limit, or on SIGINT or SIGTERM, it ends by itself.
+ * A benchmark is a short program: on any failure it prints one error message on standard error and
+ * exits with 1 (bench_die). However it ends, its children are killed and its scratch directory is
+ * removed; after bench_init's limit, or on SIGINT or SIGTERM, it ends by itself.
  */
 #ifndef BENCH_COMMON_H
 #define BENCH_COMMON_H
@@ -51,8 +51,8 @@ struct bench_option {
     bool *flag;
 };
 
-/* Options end with a row without a name. `--help` prints them and exits; what is unknown is
- * refused. */
+/* Options end with a row without a name. `--help` prints them and exits; unknown options are
+ * rejected. */
 void bench_options(int argc, char **argv, const struct bench_option *options);
 
 /* The path of a program built with us: `relative` to the directory of the running benchmark. */
@@ -64,9 +64,9 @@ void bench_sibling(char path[BENCH_PATH_MAX], const char *relative);
 /* Starts argv[0], a path. `ret_child` gets -1 for the ends that `pipes` does not name. */
 void bench_spawn(struct bench_child *ret_child, char *const argv[], unsigned pipes);
 
-/* Reads one line (without its end) within BENCH_WAIT_MS; dies when the child closes before that or
- * when the line does not fit. What comes after the line is thrown away: a benchmark asks, and then
- * waits for the one line it asked for. */
+/* Reads one line (without its end) within BENCH_WAIT_MS; dies if the child closes before that or
+ * the line does not fit. Discards any input after the line: a benchmark sends a request, and then
+ * waits for its one line. */
 size_t bench_read_line(int fd, char *line, size_t max);
 
 void bench_write(int fd, const char *bytes, size_t n);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a write at one server to what its streams hear at another, whatever servers they are: both
- * requests are files of bytes. Eight `#` in what is written become a number that rises; a stream
- * has heard of a write when that number comes. One write at a time; times from before it is sent to
- * its answer, to the first stream and to the last. CPU of the processes that are named, together.
+ * From a write on one server to the streams of another, for any kind of server: both requests are
+ * files of bytes. Eight `#` in the written file become a rising number; a stream has received a
+ * write when that number arrives. One write at a time; times from before it is sent to its answer,
+ * to the first stream and to the last. CPU of the named processes, in total.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -43,7 +43,7 @@ struct listener {
 static struct listener *listeners;
 static int epoll_fd, writer_fd;
 static unsigned long streams = 1, count = 1000, gap_us = 2000, write_port, read_port;
-static size_t heard; /* streams that have heard of the present one */
+static size_t heard; /* streams that have received the present one */
 static int64_t first_ns, last_ns, answered_ns;
 static uint64_t received; /* bytes on all streams */
 static pid_t pids[PIDS_MAX];
@@ -112,7 +112,7 @@ static void hear_answer(void)
     answered_ns = answered_ns == 0 ? bench_now_ns() : answered_ns;
 }
 
-/* Until everybody has heard and the write is answered, or the time is over. */
+/* Until all streams have received it and the write is answered, or the time is over. */
 static bool wait_all(unsigned long n, const char *mark, int64_t until_ns)
 {
     struct epoll_event events[256];
@@ -150,7 +150,7 @@ static void write_one(struct request *r, unsigned long n, char mark[MARK + 1])
     }
 }
 
-/* One that is gone counts as it was seen last. */
+/* A process that is gone counts with its last reading. */
 static int64_t cpu_of_all(void)
 {
     static int64_t seen[PIDS_MAX];

@@ -2,7 +2,7 @@
  *
  * Entities at the store's own interface: acknowledged upserts per second with 64 and with one in
  * flight, against the same rows appended to a bare SQLite table with the same number per commit, in
- * the same run and alternating; and what reading the past costs.
+ * the same run and alternating; and the cost of reads of the past.
  *
  * Both sides sync on each commit. The bare side binds and steps one INSERT per row and commits;
  * nothing is parsed, checked or compared there.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a flood costs somebody else: one quiet client reads a file of 200 bytes, one request at a
- * time, and waits for each answer; on other connections a thread here sends the same request over
- * and over and always has dozens of them under way on each. The quiet client's times with
- * and without the flood, round by round in turns, on a server with one worker; the same with a bare
+ * The cost of a flood for another client: one quiet client reads a file of 200 bytes, one request
+ * at a time, and waits for each answer; on other connections a thread here sends the same request
+ * repeatedly and always has dozens of them in flight on each. The quiet client's times with and
+ * without the flood, round by round in turns, on a server with one worker; the same with a bare
  * server that gives canned answers of the same size.
  */
 #include <errno.h>
@@ -18,10 +18,10 @@
 #include "load.h"
 #include "mcp.h"
 
-/* A bare server gives up when answers do not fit into the socket: so many are under way on each. */
+/* A bare server exits if its answers do not fit into the socket: the number in flight on each. */
 enum { REQUEST_MAX = 16384, FLOODERS_MAX = 64, UNDER_WAY = 64 };
 
-/* The flood: threads and connections of its own. */
+/* The flood: separate threads and connections. */
 struct flood {
     pthread_t thread;
     int fds[FLOODERS_MAX];

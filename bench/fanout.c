@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What telling many listens costs the server: CPU time per delivered event, resident memory per
+ * The server's cost of delivery to many listens: CPU time per delivered event, resident memory per
  * idle stream, and the time from an announcement until the last listen has it.
  *
- * A *plan* is a number of streams and what is announced to them how often, at a rate far below what
- * the machine can do. Each plan is run with tidings (plain writes, and io_uring) and with a bare
- * epoll+send loop that sends events of the same size, in turns. For every turn a new process is
- * started and all streams are opened anew, so that no turn inherits the luck of another. Only the
- * CPU clock of the server counts; reading the streams is our own business.
+ * A *plan* is a number of streams, and the size and rate of its announcements, at a rate far below
+ * the capacity of the machine. Each plan is run with tidings (plain writes, and io_uring) and with
+ * a bare epoll+send loop that sends events of the same size, in turns. For every turn a new process
+ * is started and all streams are reopened, so that turns are independent. Only the CPU clock of the
+ * server counts; the cost of reading the streams is not measured.
  */
 #include <dirent.h>
 #include <poll.h>
@@ -47,7 +47,7 @@ static const struct plan plans[] = {
 };
 enum { PLAN_COUNT = sizeof(plans) / sizeof(plans[0]) };
 
-/* What the turns of one server gave in one plan. */
+/* The results of one server's turns in one plan. */
 struct figures {
     struct bench_samples cpu_us;     /* per delivered event */
     struct bench_samples last_ms;    /* announcement to last stream, each announcement */
@@ -74,7 +74,7 @@ static bool takes_part[WHO_COUNT];
 static bool over_websocket;
 static bool uring_seen; /* the server has a ring */
 static bool is_secure;  /* all of it over TLS */
-static FILE *out;       /* what is printed at the end, when all went well */
+static FILE *out;       /* the output at the end, on success */
 
 /* ---- announcing -------------------------------------------------------------------------------
  */
@@ -132,7 +132,7 @@ static int64_t take_answer(const struct turn *t)
     return at ? strtoll(at, NULL, 10) : 0;
 }
 
-/* Announces and waits until everybody has heard; returns how long that took. */
+/* Announces and waits until all streams have received it; returns the time taken. */
 static int64_t announce(struct turn *t)
 {
     ask(t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The match index alone, in this process: CPU time per changed URI among 1,000, 100,000 and
+ * Only the match index, in this process: CPU time per changed URI among 1,000, 100,000 and
  * 1,000,000 subscriptions (59 % literal, 12 % container, 18 % glob, 10 % template, 1 % regex), CPU
  * time per insertion by kind, memory per subscription. The world grows with the subscriptions: one
  * team, with its folders and its share of everything, per 500 of them; so what a change matches
@@ -210,7 +210,7 @@ static void count_match(void *user, struct match_node *node)
     ++*(unsigned long *)user;
 }
 
-/* By shares, in an order of its own. */
+/* By shares, in its own order. */
 static unsigned random_kind(void)
 {
     unsigned at = pick(100);

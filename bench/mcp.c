@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The client half of the HTTP benchmarks. Answers are taken whole, by their Content-Length; streams
- * by searching for text. It is no client for anything else.
+ * The client half of the HTTP benchmarks. It reads answers whole, by their Content-Length, and
+ * streams by searching for strings. It has no other use.
  */
 #include "mcp.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Requests of both eras over HTTP and WebSocket, as bytes, and just enough of HTTP to know where an
- * answer ends. Everything a server must check is there (headers, `_meta`); nothing is parsed as
- * JSON: a benchmark compares what it gets with what it expects as text.
+ * Requests of both eras over HTTP and WebSocket, as bytes, and just enough HTTP to find the end of
+ * an answer. They contain everything a server must check (headers, `_meta`); nothing is parsed as
+ * JSON: a benchmark compares the output with the expected output as strings.
  */
 #ifndef BENCH_MCP_H
 #define BENCH_MCP_H

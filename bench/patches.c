@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * One upsert of an entity and a thousand subscribers to its patches: CPU time of the server per
- * delivered patch, the time from the request until the last has it, and how many patches were made
- * for it. Beside it, in turns with servers of their own: the same with the whole entity each time.
+ * delivered patch, the time from the request until the last has it, and the number of patches made
+ * for it. For comparison, in turns with separate servers: the same with the whole entity each time.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ enum { REQUEST_MAX = 16384, ROUNDS_MAX = 31, MEMBERS = 20, WARM_UP = 3 };
 
 #define URI "entity:///thing@1/e"
 
-/* What the turns of one way to subscribe gave. */
+/* The results of one way to subscribe. */
 struct figures {
     const char *name;
     struct bench_samples cpu_us, last_ms;

@@ -10,7 +10,7 @@
 
 struct ssl_st;
 
-/* A certificate and its key (P-256), made anew in a directory of their own until the end. */
+/* A certificate and its key (P-256), created in a separate directory until the end. */
 void secure_make_files(void);
 const char *secure_certificate(void);
 const char *secure_key(void);
@@ -20,7 +20,7 @@ void secure_remove_files(void);
 struct ssl_st *secure_connect(int fd);
 /* All of them; waits when it must. */
 void secure_write(struct ssl_st *ssl, const char *bytes, size_t n);
-/* What has come, 0: nothing at the moment; dies at the end of the connection. */
+/* The available input, 0: none at the moment; dies at the end of the connection. */
 size_t secure_read(struct ssl_st *ssl, char *bytes, size_t max);
 void secure_free(struct ssl_st *ssl); /* without a word; NULL is fine */
 

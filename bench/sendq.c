@@ -7,9 +7,9 @@
  *     uring    the same with a ring
  *
  * The three take turns, one run of several events each, until each has had all its runs; figures
- * are medians over the runs. Between two events everybody has read everything and `gap`
+ * are medians over the runs. Between two events all readers have read everything and `gap`
  * milliseconds pass, so the machine is not saturated. A child reads; its CPU time does not count,
- * but what the kernel does to deliver over loopback happens in the sender's time and does.
+ * but the kernel's work for loopback delivery is part of the sender's time and counts.
  */
 #include <arpa/inet.h>
 #include <errno.h>

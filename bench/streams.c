@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Reading many streams. A stream is some bytes of ours and a socket: ten thousand of them
- * cost the reader little, and what it costs is not measured.
+ * Reading many streams. A stream is a few bytes here and a socket: ten thousand of them cost the
+ * reader little, and that cost is not measured.
  */
 #include "streams.h"
 

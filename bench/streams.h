@@ -22,7 +22,7 @@ struct streams {
     size_t reached; /* streams that have */
     uint64_t bytes; /* all that came, decrypted */
     bool is_secure; /* to be set before they are opened */
-    /* What came last on the first of them, NUL-terminated. */
+    /* The last input on the first of them, NUL-terminated. */
     char last[8192];
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a bearer token costs, in this process: CPU time of asking a cache about one that it
- * has never seen (a JWT of each algorithm; a line among 4,096 of a file) and one that it remembers.
+ * The cost of a bearer token, in this process: CPU time of a cache lookup of a new token (a JWT of
+ * each algorithm; a line among 4,096 of a file) and of a cached one.
  */
 #include <stdio.h>
 #include <stdlib.h>
