@@ -35,8 +35,9 @@ bool baseline_prepare(const char *size);
 /* The send buffer that a stream has. */
 void baseline_set_buffer(int fd);
 
-/* Reads the available standard input, whose end ends the program, and for every line publishes and
- * prints the earlier monotonic clock; false if `publish` returns it or there are no readers. */
+/* Reads the available standard input, whose end ends the program. For every line, reads the
+ * monotonic clock, publishes, and prints that reading; false if `publish` fails or there are no
+ * readers. */
 bool baseline_obey(bool (*publish)(void));
 
 #endif

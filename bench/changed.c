@@ -10,8 +10,8 @@
  * numbered everything: a subscription of the program itself receives a last change.
  *
  * Then the same threads for a second without any bound, each on its own URI, while a URI that
- * changes now and then is watched by others: how many calls are refused, how often the others are
- * truncated although they lost nothing, and how long a change of theirs takes.
+ * changes from time to time is watched by others: how many calls are refused, how often the others
+ * are truncated although they lost nothing, and the latency of their changes.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 // deliver the same bytes: on one that keeps nothing (`nchan`), and on one that has them on the disk before it answers, as
 // PostgreSQL has (`nchan_kept`). `node bench/cluster.mjs [--rounds N] [--writes N] [--streams N,…] [--build build/release]`; prints a line for each
 // measurement, what came of the goals, and one line of JSON with the medians. Under three minutes on two cores that do nothing else. Everything it
-// starts has directories and ports of its own and is gone afterwards.
+// starts has its own directories and ports and is gone afterwards.
 
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -51,7 +51,7 @@ function medians(all) {
         [name, typeof value === 'object' ? medians(all.map((one) => one[name])) : middle(all.map((one) => one[name]))]));
 }
 
-/** us of CPU that processes have used, to 10 ms each; one that is gone used nothing. */
+/** us of CPU that processes have used, to 10 ms each; an exited process used nothing. */
 function cpuOfAll(pids) {
     return pids.reduce((sum, pid) => {
         try {
@@ -231,7 +231,7 @@ function nchanOptions(nchan, bytes) {
 async function measure() {
     const database = await Postgres.start(t, { shared_buffers: '128MB' });
     const args = ['--publish', 'pub:///', '--allow-write', '--workers', '1', '--request-rate', '0'];
-    // The third is there while three are measured: the database would work for it, too.
+    // The third runs only while three are measured, because it would also load the database.
     const nodes = await startNodes(t, 3, { databases: [database], args, isDirect: true });
     await nodes[2].drain();
     await prepare(nodes[0]);

@@ -3,10 +3,10 @@
  * Only the match index, in this process: CPU time per changed URI among 1,000, 100,000 and
  * 1,000,000 subscriptions (59 % literal, 12 % container, 18 % glob, 10 % template, 1 % regex), CPU
  * time per insertion by kind, memory per subscription. The world grows with the subscriptions: one
- * team, with its folders and its share of everything, per 500 of them; so what a change matches
- * stays about the same, and what grows is only what it does not match. Changed URIs are of any
- * team, hence mostly out of the caches. Before it measures, it compares a sample with the
- * definition of each kind and gives up when the index is wrong.
+ * team, with its folders and its share of everything, per 500 of them; so the matches of a change
+ * stay about the same, and only the other subscriptions grow. Changed URIs are of any team, hence
+ * mostly out of the caches. Before it measures, it compares a sample with the definition of each
+ * kind and gives up when the index is wrong.
  */
 #include <malloc.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What metrics cost a server: bench/fanout (plain writes) and bench/requests with `--metrics` and a scraper beside it
-// that asks every second, in turns with the same without, and the median of the ratios of neighbours.
+// The cost of metrics for a server: bench/fanout (plain writes) and bench/requests with `--metrics` and a scraper beside
+// it that sends a request every second, in turns with the same without, and the median of the ratios of neighbours.
 // `node bench/metrics.mjs [--build build/release] [--rounds 5] [--seconds 5] [--plan streams_10000] [--only fanout|requests]`.
 // Prints one line of JSON.
 
@@ -28,7 +28,7 @@ const wrapped = (program, ...options) => {
     return file;
 };
 
-/** What is measured, and where its figures are: each a number that should not grow. */
+/** The measurements, and the places of their figures: each a number that should not grow. */
 const benches = {
     fanout: {
         server: path.join(build, 'bench/fanout_server'),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a scrape of /metrics costs a server with many open streams: CPU of all its threads, without what it uses when
-// it is left alone. `node bench/scrape.mjs build/release/tidings [STREAMS]`.
+// The cost of a scrape of /metrics for a server with many open streams: CPU of all its threads, without its idle use.
+// `node bench/scrape.mjs build/release/tidings [STREAMS]`.
 
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';

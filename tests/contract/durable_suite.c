@@ -404,7 +404,7 @@ static void expired_tasks_are_dropped(void **state)
     struct store *store = open_store(true);
     put_task(store, "brief", "completed", "{}", 60000, 0);
     put_task(store, "long", "working", "", 3600000, 0);
-    put_task(store, "none", "working", "", 0, 0); /* as one is taken back */
+    put_task(store, "none", "working", "", 0, 0); /* during a rollback */
     kept_begin(store);
     assert_int_equal(store->ops->sweep_tasks(store, clock_wall_ms() + 1000, NULL), 0);
     kept_commit(store);

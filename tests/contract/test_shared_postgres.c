@@ -193,7 +193,7 @@ static bool check_strange(void *user, const struct log_entry *c)
     return true;
 }
 
-/* The longest URI exceeds the size of an index entry; a text column would reject NUL and invalid
+/* The longest URI exceeds the size of an index entry; text columns would reject NUL and invalid
  * bytes. */
 static void untrusted_bytes_are_stored_unchanged(void **state)
 {

@@ -102,7 +102,7 @@ static void batch_interrupted_at_any_step_leaves_nothing(void **state)
         assert_int_equal(a->ops->position(a), 1);
         assert_string_equal(store_followed(b, true), step == 1 ? "1 entity kept\n" : "");
     }
-    cut_all(); /* between batches: nobody payloads */
+    cut_all(); /* between batches, undetected */
     assert_int_equal(store_put_alone(a, "after", 1, "1"), 2);
     cut_all();
     assert_int_equal(store_value(a, "kept"), 1);
@@ -274,7 +274,7 @@ static void database_crash_is_reported_to_every_node(void **state)
     assert_string_equal(store_followed(a, false), "broken\n");
     assert_string_equal(store_followed(b, false), "broken\n");
     assert_true(a->ops->followed(a) > UINT64_C(1) << 40);
-    assert_true(log->ops->resume(log, epoch, kept, true, &number)); /* what is durable is there */
+    assert_true(log->ops->resume(log, epoch, kept, true, &number)); /* the durable data exists */
     uint64_t next = store_put_alone(a, "y", 1, "1");
     assert_true(next > announced + (UINT64_C(1) << 40));
     assert_string_equal(store_followed(b, false), "entity y\n");

@@ -117,7 +117,7 @@ static void hear_log(void *user, enum tidings_log_level level, struct tidings_st
     }
 }
 
-/* A session of its own. */
+/* Its own session. */
 static struct postgres *stranger(const char *statement)
 {
     static const char *const none[POSTGRES_MAX_STATEMENTS] = {"SELECT 1"};

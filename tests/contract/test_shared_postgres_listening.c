@@ -46,8 +46,8 @@ static void listening_node_wakes_for_other_nodes_only(void **state)
     store_close(b);
 }
 
-/* Notifications share the connection with queries: one that arrives with an answer does not make
- * the connection readable again. */
+/* Notifications share the connection with queries: if a notification arrives with an answer, the
+ * connection does not become readable again. */
 static void notification_during_query_is_received(void **state)
 {
     (void)state;

@@ -182,7 +182,7 @@ static void uncommitted_rows_are_not_notified(void **state)
     stranger_hears(&w);
     hearer_await(b);
     assert_string_equal(store_followed(b, true), "1 entity x\n");
-    /* One that fails at its commit, and one before. */
+    /* A batch that fails at its commit, and one before. */
     postgres_server_exec(
         server, postgres_url_schema(url),
         "CREATE TABLE allowed(id text PRIMARY KEY);"

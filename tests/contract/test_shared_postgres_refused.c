@@ -169,7 +169,7 @@ static void connect_rejects_incompatible_layout(void **state)
     check_refused(url, "tidings", TIDINGS_E_INVALID, "layout -1: it is not ours");
 }
 
-/* Of several hosts, the first writable one is used. */
+/* The first writable host of several is used. */
 static void connect_tries_hosts_in_turn(void **state)
 {
     (void)state;

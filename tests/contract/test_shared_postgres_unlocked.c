@@ -131,7 +131,7 @@ static void overtaken_batch_reruns_after_the_winner(void **state)
     begin_unlocked(a);
     store_put(a, "x", 1, "1");
     store_put(a, "z", 1, "1");
-    store_put_alone(b, "x", 1, "9"); /* nobody holds it up */
+    store_put_alone(b, "x", 1, "9"); /* no node delays it */
     assert_int_equal(commit_fails(a), TIDINGS_E_BUSY);
     assert_int_equal(store_value(a, "x"), 9); /* this node keeps none of the batch */
     assert_int_equal(store_value(a, "z"), -1);
@@ -458,7 +458,7 @@ static void late_commit_changes_nothing_after_rerun(void **state)
     }
 }
 
-/* Lost while nobody used it: nobody payloads. */
+/* Lost between two uses, undetected. */
 static void connection_lost_between_batches_is_reopened(void **state)
 {
     (void)state;

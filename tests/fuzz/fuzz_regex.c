@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Any bytes as a regex (the first line) and as a text (the rest), of bytes and of characters:
+ * Any bytes as a regex (the first line) and as its input (the rest), of bytes and of characters:
  * compiled, or rejected with an error message; a match or none, equally with a table and without,
- * and with steps that grow no faster than the text.
+ * and with steps that grow no faster than the input.
  */
 #include <stdlib.h>
 

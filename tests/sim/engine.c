@@ -395,7 +395,7 @@ static bool is_beyond(const struct client *c, uint64_t kept)
     return is_behind || (is_told && (c->is_session || c->cursor.position <= kept));
 }
 
-/* As an administrator does it: all nodes are down meanwhile. */
+/* As an administrator does it, with all nodes down. */
 void engine_put_back(struct engine *e)
 {
     struct world *w = e->world;

@@ -157,7 +157,7 @@ static void node_begin_run(struct node *n)
     if (entities_open(n->rows, &n->entities, NULL) < 0) {
         abort();
     }
-    if (e->boots % 2 == 1) { /* from before */
+    if (e->boots % 2 == 1) { /* from an earlier run */
         engine_replay(e, n);
     }
     world_say(w, "node %u begins run %llx at %llu", n->index, (unsigned long long)n->epoch,
@@ -209,7 +209,7 @@ void node_connect(struct node *n)
     }
     engine_commit(e, true);
     world_say(w, "node %u is connected", n->index);
-    n->is_woken = true; /* it missed the notifications of that time */
+    n->is_woken = true; /* it missed the earlier notifications */
 }
 
 void node_kill(struct node *n)

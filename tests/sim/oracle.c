@@ -292,7 +292,7 @@ static bool look_one(void *user, const struct entity_version *v)
     return true;
 }
 
-/* Of a transaction with several writes, all are visible, or later ones in their place. */
+/* All writes of a transaction are visible, or later ones in their place. */
 void oracle_looked(struct world *w, const struct node *n)
 {
     struct looking l = {{0}};

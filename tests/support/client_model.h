@@ -10,7 +10,7 @@
  *   - when all have ended nothing is left, in the tables, at the server and in memory.
  *
  * The program reads what it watches when it is accepted first, and when it receives a
- * change without a version, or of a gap; otherwise it knows only the updates.
+ * change without a version, or a gap; otherwise it knows only the updates.
  *
  * TIDINGS_SEED=N plays one seed, TIDINGS_LONG=1 ten times as many, TIDINGS_SLOW (a sanitizer) a
  * sixth. Time and chance are the model's own, so a seed plays the same game each time.

@@ -12,8 +12,8 @@
  *         if (!reached) break;           // fewer than n: it succeeded
  *     }
  *
- * One state per program (the functions are static: include it from one file only). Of several
- * threads that allocate at once any may be the one whose n-th fails.
+ * One state per program (the functions are static: include it from one file only). If several
+ * threads allocate at once, any of them may get the failure.
  */
 #ifndef SUPPORT_FAIL_ALLOC_H
 #define SUPPORT_FAIL_ALLOC_H

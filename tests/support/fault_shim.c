@@ -6,7 +6,7 @@
  *
  * The file named by FAULT_CONTROL is shared with the test, which selects the kinds of calls that
  * fail and how often, and reads which did. Whether the n-th call of a kind fails, and with which
- * error, follows from the seed and n alone. Until `is_on` nothing fails. The clock on the wall is
+ * error, follows only from the seed and n. Until `is_on` nothing fails. The clock on the wall is
  * off by as much as the test selects, from the start or from one moment on.
  *
  * Reads of one file can be stalled, as on a file system that hangs: the test names its inode, sees

@@ -166,7 +166,7 @@ void model_take_cursor(struct model_client *c, const char *cursor, const struct 
     struct log_cursor at = {0};
     assert_true(cursor_parse(tidings_str(cursor), &at));
     uint64_t epoch = at.epoch, seq = at.seq;
-    /* What changed above the cursor is found by its number when the client comes back. */
+    /* A resuming client finds changes above the cursor by their number. */
     for (unsigned n = 0; n < MODEL_SUBS * MODEL_URIS && epoch == truth.epoch; n++) {
         const struct model_sub *s = &c->subs[n / MODEL_URIS];
         uint64_t changed = unknown(s, n % MODEL_URIS, u->seq);

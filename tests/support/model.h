@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * What clients must know, for random tests of delivery (unit/engine/protocol/test_model.c).
+ * The required knowledge of clients, for random tests of delivery
+ * (unit/engine/protocol/test_model.c).
  *
  * The truth is a few resources and the numbers of their changes. A client has a few subscriptions,
- * each with a pattern of its own. It knows of a change when it was told of that resource with a
- * version as new, or told "re-read" (truncated) after it. Whatever it is told is checked at once:
- * it matches, versions never fall and only rise within a stream, and coming back with the newest
- * cursor would lose nothing. Failures name the seed.
+ * each with its own pattern. It knows of a change once it received that resource with a version as
+ * new, or "re-read" (truncated) after it. Each update is checked at once: it matches, versions
+ * never fall and only rise within a stream, and resuming with the newest cursor would lose nothing.
+ * Failures name the seed.
  */
 #ifndef SUPPORT_MODEL_H
 #define SUPPORT_MODEL_H
@@ -35,7 +36,7 @@ struct truth {
 };
 extern struct truth truth;
 
-/* What happens, for whoever looks for a failure. */
+/* A trace of events, for the analysis of a failure. */
 #define TRACE(...)                                                                                 \
     do {                                                                                           \
         if (truth.traced) {                                                                        \

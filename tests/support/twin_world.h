@@ -13,7 +13,7 @@
  *     … w.wires[TWIN_ASKS].heard …
  *     twin_world_close(&w);
  *
- * Time stands still but for twin_clock_move; it is the same in both. In requests $S is replaced
+ * Only twin_clock_move advances time; it is the same in both. In requests $S is replaced
  * by the last session id, $I for the id of an event, $C for a cursor, $L for the cursor of a
  * page, $E for an etag, $M for where messages of HTTP+SSE go.
  */

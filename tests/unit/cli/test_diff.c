@@ -37,7 +37,7 @@ static void expect(const char *before, const char *after, const char *wanted)
     free(text);
 }
 
-static void equal_texts_have_no_difference(void **state)
+static void diff_is_empty_if_inputs_are_equal(void **state)
 {
     (void)state;
     expect("", "", "");
@@ -123,7 +123,7 @@ static void random_diffs_reproduce_the_new_text(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equal_texts_have_no_difference),
+        cmocka_unit_test(diff_is_empty_if_inputs_are_equal),
         cmocka_unit_test(hunks_contain_added_and_removed_lines),
         cmocka_unit_test(missing_final_newline_is_reported),
         cmocka_unit_test(distant_edits_form_separate_hunks),

@@ -31,7 +31,7 @@
 
 /* ---- death ----------------------------------------------------------------------------------- */
 
-static long calls_left; /* 0: it lives for ever */
+static long calls_left; /* 0: never */
 
 static bool is_last_call(void)
 {

@@ -81,7 +81,7 @@ static void trust_requires_same_file_name_and_content(void **state)
 {
     (void)state;
     struct stat st;
-    assert_int_equal(is_trusted("/a", "n", 1), 0); /* nothing is there yet */
+    assert_int_equal(is_trusted("/a", "n", 1), 0); /* the file does not exist yet */
     trust("/a", "n", 1);
     assert_int_equal(is_trusted("/a", "n", 1), 1);
     assert_int_equal(is_trusted("/b", "n", 1), 0);

@@ -242,7 +242,7 @@ static void legacy_stream(const struct scripted_request *r)
         scripted_send(r, "id: p-0\nretry: 1\ndata:\n\n");
         scripted_send(r, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q\",\"method\":\"ping\"}\n\n");
         scripted_send(r, "id: p-1\n" UPDATED("x://a", ""));
-        return; /* ends in order */
+        return; /* ends cleanly */
     }
     has(r, "Last-Event-ID: p-1\r\n");
     scripted_send(r, "id: p-2\n" UPDATED("x://b", ",\"subscribedUri\":\"x://b\""));

@@ -175,7 +175,7 @@ static void draining(struct fake *f, const char *method, int64_t id, struct json
 {
     if (!fake_modern(f, method, id) && strcmp(method, "subscriptions/listen") == 0) {
         fake_acknowledge(f, id, m, "");
-        fake_result(f, id, "{}"); /* it ends in order */
+        fake_result(f, id, "{}"); /* it ends cleanly */
     }
 }
 
@@ -205,7 +205,7 @@ static void clean_close_is_retried_soon(void **state)
         assert_int_equal(due, clock.monotonic_ns / 1000000 + s.pause_ms);
         clock.monotonic_ns = due * 1000000;
     }
-    assert_true(early > 0 && late > 0); /* false by chance in one of 2^99 runs */
+    assert_true(early > 0 && late > 0); /* fails at random in one of 2^99 runs */
     tidings_client_destroy(s.client);
     clock_set_fake(NULL);
 }

@@ -23,7 +23,7 @@ struct watcher {
     struct tidings_copy *copy;
     bool ends; /* in its callback */
     int count;
-    int version; /* that it was told last */
+    int version; /* the last one it received */
     bool is_deleted;
     int problem;
     char text[4096];
@@ -151,7 +151,7 @@ static void miss(bool is_legacy)
     assert_string_equal(w.text, "4\n");
     assert_string_equal(e.log, "subscribe 2024-01-01T10:01:00.000Z\n"
                                "read " URI "/patch/2024-01-01T10:01:00.000Z\n");
-    entity_say(&e, ""); /* too large to be told */
+    entity_say(&e, ""); /* too large to report */
     e.current = 5;
     until(&w, "5\n");
     tidings_client_destroy(w.client);

@@ -38,7 +38,7 @@ struct scene {
     atomic_int wanted; /* … and the one that the server expects */
     int shown, refused, forgotten;
     unsigned last_attempt;
-    bool fails;        /* what was waited for */
+    bool fails;        /* the awaited one */
     bool is_socket;    /* the server is reached by WebSocket */
     bool prepares;     /* the next request waits before the client sends it */
     const char *extra; /* an additional line to send; NULL: none */

@@ -401,7 +401,7 @@ static void slow_lists_are_aborted(void **state)
                      TIDINGS_E_TIMEOUT);
     assert_string_equal(err.text, "11 pages of resources/list took 319000 ms, and there are more");
     assert_int_equal(d.asked, 11);
-    assert_int_equal(left, 100000 - 11); /* what came was told */
+    assert_int_equal(left, 100000 - 11); /* received elements were reported */
     d.asked = 0;
     assert_int_equal(tidings_client_children(c, "m:/", count_items, &left, &err),
                      TIDINGS_E_TIMEOUT);

@@ -29,7 +29,7 @@ struct slow {
     bool stops;      /* … the client, instead of an answer */
     bool is_private; /* offers no subscriptions */
     int updates;
-    int inner; /* what a step inside the callback returned */
+    int inner; /* the result of a step inside the callback */
 };
 
 static void on_gate(struct loop_poll *poll, int events, void *user)

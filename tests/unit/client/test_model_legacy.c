@@ -29,8 +29,8 @@ struct session {
     bool is_used; /* the client receives its stream */
     bool names[MODEL_SLOTS];
     int held[MODEL_SLOTS][MODEL_URIS]; /* the first delayed change, 0: none */
-    struct fetch_transfer *stream;     /* NULL: nobody hears it */
-    bool is_line;                      /* the connection hears it */
+    struct fetch_transfer *stream;     /* NULL: no receiver */
+    bool is_line;                      /* the connection receives it */
     char log[EVENTS][EVENT_BYTES];     /* with event ids: the sent messages, number 1 first */
     int logged;
 };

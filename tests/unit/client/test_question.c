@@ -383,7 +383,7 @@ static void request_state_is_returned_and_limited(void **state)
     assert_int_equal(asker_run(&a, &err), TIDINGS_E_LIMIT);
     assert_int_equal(a.asked, 0);
     huge[1000] = '\0';
-    /* A state alone: later. */
+    /* Only a state: later. */
     struct asker b = {.is_modern = true,
                       .method = "roots/list",
                       .params = "{}",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * The stream of a session for questions of the server: the client opens it only for them, reopens
- * it after a loss, and keeps the connection meanwhile open.
+ * The stream of a session for questions of the server: the client opens it only for them and
+ * reopens it after a loss, which does not affect the connection.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -43,7 +43,7 @@ struct peer {
     int updates, closed, failures;
     int closed_inside;             /* `closed` of the victim after its destruction */
     struct tidings_error failure;  /* the last */
-    struct tidings_error answered; /* what it asked */
+    struct tidings_error answered; /* the awaited request */
 };
 
 static int count_fds(void)
@@ -234,7 +234,7 @@ static void client_can_be_destroyed_in_callback_of_another(void **state)
     assert_int_equal(b.closed_inside, 0); /* b's callback was on the stack */
     assert_int_equal(b.updates, 1);
     assert_int_equal(b.closed, 0);
-    fake_say(&b.fake, UPDATED); /* the other goes on */
+    fake_say(&b.fake, UPDATED); /* the other continues */
     AWAIT(w, b.updates == 2);
     tidings_client_destroy(b.client);
     AWAIT(w, b.closed == 1);

@@ -320,7 +320,7 @@ static void subscription_can_end_in_its_own_callback(void **state)
     int asked = 2;
     struct told t = {.until = 4};
     t.client = fake_client(&f, plain, &asked, NULL);
-    t.ends = add(&t, "x:/a"); /* would be told twice */
+    t.ends = add(&t, "x:/a"); /* would be reported twice */
     add(&t, "x:/");
     assert_int_equal(tidings_client_run(t.client, NULL), 0);
     assert_string_equal(t.text, "x:/a: updated x:/a\nx:/: updated x:/d/e/f 3\n"
@@ -467,7 +467,7 @@ static void listen_reply_cannot_reject_unrequested_uris(void **state)
 
 /* ---- one's own ------------------------------------------------------------------------------- */
 
-/* Honours x:/a alone. */
+/* Honours only x:/a. */
 static void picky(struct fake *f, const char *method, int64_t id, struct json *m)
 {
     (void)m;

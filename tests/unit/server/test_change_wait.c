@@ -36,7 +36,7 @@ static void first_wait_reports_existing_resources(void **state)
     assert_json(text, FOUND "timedOut", "false");
     assert_no_json(text, FOUND "changes|0|at"); /* without a modification time */
     struct client *c = begin_call("wait", with_cursor(uris));
-    assert_true(c->is_waiting); /* it has been told */
+    assert_true(c->is_waiting); /* the client has received it */
     harness_update(&harness_changes, "mem:///a");
     harness_run_until_idle(&harness_changes);
     text = end_call(c);
@@ -268,7 +268,7 @@ static void server_stop_ends_wait_with_cursor(void **state)
     const char *text = end_call(c);
     assert_json(text, FOUND "timedOut", "true");
     assert_non_null(json_at(text, FOUND "cursor"));
-    assert_json(ask_changes("wait", ""), FOUND "timedOut", "true"); /* and one that comes now */
+    assert_json(ask_changes("wait", ""), FOUND "timedOut", "true"); /* and a new one arrives now */
 }
 
 static void application_can_end_wait(void **state)

@@ -264,7 +264,7 @@ static void nodes_report_each_other(void **state)
     served_select(0);
     served_end(state);
     served_begin(state);
-    must_not_say(read_at(1, "tidings://self/nodes"), "\\\"one\\\""); /* it left in order */
+    must_not_say(read_at(1, "tidings://self/nodes"), "\\\"one\\\""); /* it left cleanly */
 }
 
 int main(void)

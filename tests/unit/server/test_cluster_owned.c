@@ -225,7 +225,7 @@ static void owner_change_is_delivered_by_both_nodes_with_metadata(void **state)
     assert_int_equal(far.kind, TIDINGS_CHANGE_CREATED);
     must_say(far.metadata, "\"k\":7");
     assert_false(far.truncated);
-    assert_int_equal(watches(0), 1); /* whoever subscribes */
+    assert_int_equal(watches(0), 1); /* a client that subscribes */
     assert_int_equal(watches(1), 0);
     /* The server ignores the other node's provider. */
     changed(1, MOUNT "a", "{\"k\":8}");

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Nothing that is hidden from somebody shows in what it hears: random scenarios in two worlds that
- * differ only in that (support/twins.h), by number, so that each can be run again:
+ * Hidden data never shows in a client's output: random scenarios
+ * in two worlds that differ only in hidden data (support/twins.h), by number, so that each can be
+ * run again:
  *
  *     TIDINGS_SEED=17 build/dev/tests/unit_server_differential
  *     TIDINGS_SEED=1-3000 build/dev/tests/unit_server_differential
  *
- * 40 of them, and a thousand with TIDINGS_LONG; fuzz/fuzz_differential.c goes on from there.
+ * 40 of them, and a thousand with TIDINGS_LONG; fuzz/fuzz_differential.c runs further ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -58,7 +59,7 @@ static void masked_differences_are_ignored(void **state)
     }
 }
 
-/* What is not hidden after all is found, and the steps that bring it out are few. */
+/* A planted leak is found, and it takes few steps to reproduce. */
 static void difference_is_found_and_minimized(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Memory of listens: the bytes that the library allocates for an idle one, including its
- * connection, and for ten thousand that connected and vanished, which must be none. The figures
+ * connection, and for ten thousand that connected and vanished, which must be zero. The figures
  * come from the allocator, so they depend neither on time nor on other load.
  */
 #include <setjmp.h>

@@ -236,7 +236,7 @@ static void ended_server_returns_closed(void **state)
     about.uri = tidings_str("app:///p/a");
     assert_says(TIDINGS_E_CLOSED, "ended",
                 tidings_server_publish(s, &about, TIDINGS_STR("x"), &err));
-    assert_int_equal(tidings_server_finish(s, NULL), 0); /* also when it has ended */
+    assert_int_equal(tidings_server_finish(s, NULL), 0); /* even after it has ended */
     assert_int_equal(tidings_server_turn(s, NULL), 0);
     tidings_server_destroy(s);
 }

@@ -71,7 +71,7 @@ static void unpublish(const char *uri)
     assert_int_equal(tidings_server_unpublish(served(), tidings_str(uri), &err), 0);
 }
 
-/* Of the changes below `below` after the cursor, the client gets only this one, with this kind. */
+/* The client gets only this change of those below `below` after the cursor, with this kind. */
 static void resumes_with(unsigned node, const char *cursor, const char *below, const char *uri,
                          enum tidings_change_kind kind)
 {

@@ -63,7 +63,7 @@ static void round_of(struct hand *h)
         int first = put(uri, false);
         int again = put(uri, false);
         if (first == TIDINGS_E_CLOSED || again == TIDINGS_E_CLOSED) {
-            return; /* it has stopped meanwhile */
+            return; /* the server has stopped by then */
         }
         bool was_there = i < KEPT && __atomic_load_n(&h->rounds, __ATOMIC_SEQ_CST) > 0;
         if (first != (was_there ? TIDINGS_E_EXISTS : 0) || again != TIDINGS_E_EXISTS) {

@@ -94,7 +94,7 @@ static void listed_resources_are_subscribable_without_stat(void **state)
     served_run();
     assert_non_null(served_subscribe("few:///b*", "{\"match\":\"literal\"}", &unknown));
     assert_string_equal(ears_await(&unknown, 0).refused, "resource not found");
-    assert_int_equal(atomic_load(&rolls), 0); /* nobody watches yet */
+    assert_int_equal(atomic_load(&rolls), 0); /* no subscription yet */
     assert_non_null(served_subscribe("few:///b", NULL, &known));
     assert_string_equal(ears_await(&known, 0).uri, "few:///b");
     assert_string_equal(ears_await(&known, 1).uri, "few:///b");

@@ -30,7 +30,7 @@ static unsigned listens = 1000, changes = 1000;
 
 struct reader {
     int fd;
-    unsigned newest; /* the last number it heard */
+    unsigned newest; /* the last number it received */
     unsigned told;   /* changes, including coalesced ones */
     size_t len;      /* of an incomplete message */
     char text[4096];
@@ -66,7 +66,7 @@ static void read_some(struct reader *r)
         memmove(r->text, at, r->len + 1);
         assert_true(r->len < sizeof(r->text) - 1);
     }
-    assert_int_not_equal(got, 0); /* nobody is cut */
+    assert_int_not_equal(got, 0); /* no client is disconnected */
 }
 
 static void *announce(void *arg)

@@ -214,7 +214,7 @@ static void ended_subscription_notifies_its_client(void **state)
     assert_int_equal(f.rows[0].period_ms, 70);
     assert_int_equal(tidings_server_unsubscribe(served(), f.rows[0].subscriber, b, NULL), 1);
     assert_int_equal(covering("", &f), 1);
-    subscribe(session, "app:///b"); /* and may come back */
+    subscribe(session, "app:///b"); /* and may reconnect */
     assert_int_equal(covering("", &f), 2);
 }
 

@@ -27,10 +27,9 @@ static const struct tidings_credentials *credentials;
 /* A waiting request; its callback ends another one of them. */
 struct waiting {
     int told;
-    struct waiting *ends; /* NULL: nobody */
+    struct waiting *ends; /* NULL: none */
     bool asks_again;      /* … and then it is rejected once more */
-    const char
-        *endpoint; /* the address it was sent to, unless it is the server's; otherwise NULL */
+    const char *endpoint; /* the address it was sent to; NULL: that of the server */
     struct tidings_error why;
 };
 

@@ -308,7 +308,7 @@ static void valid_token_waits_briefly_for_renewal(void **state)
     assert_string_equal(shown(&s), "Authorization: Bearer old-access");
     assert_int_equal(prepare(&s), 0); /* and the next request does not either */
     release(&s);
-    while (!file_has(&s, "new-refresh-1")) { /* … but goes on */
+    while (!file_has(&s, "new-refresh-1")) { /* … but continues */
         step(&s);
     }
     end(&s);
@@ -353,7 +353,7 @@ static void login_starts_only_after_rejection(void **state)
     assert_int_equal(s.why.code, TIDINGS_E_DENIED);
     assert_int_equal(s.opened, 0);
     assert_false(file_has(&s, "old-refresh"));
-    assert_string_equal(shown(&s), "Authorization: Bearer old-access"); /* it is good still */
+    assert_string_equal(shown(&s), "Authorization: Bearer old-access"); /* it is still valid */
     assert_int_equal(prepare(&s), 0);
     assert_int_equal(s.asked, 1);
     end(&s);

@@ -235,7 +235,7 @@ static void callback_is_accepted_only_with_our_state(void **state)
     assert_string_equal(a.error.ptr, "access_denied");
     assert_false(a.has_issuer);
     callback_answer_deinit(&a);
-    assert_true(reads("state=STATE&code=c&iss=a&iss=b", &a)); /* one that matches nobody */
+    assert_true(reads("state=STATE&code=c&iss=a&iss=b", &a)); /* a state without a match */
     assert_true(a.has_issuer && a.issuer.len == 0);
     callback_answer_deinit(&a);
 }
