@@ -164,7 +164,7 @@ static void delivered_changes_count_as_followed(void **state)
     store_close(b);
 }
 
-static void expired_announcements_are_reported_as_gap(void **state)
+static void lost_announcements_are_reported_in_their_place(void **state)
 {
     (void)state;
     postgres_server_fresh(server, url);
@@ -574,7 +574,7 @@ static int run(struct postgres_server *p)
         cmocka_unit_test(owner_announcements_differ_from_program_announcements),
         cmocka_unit_test(unsubscribable_changes_stay_unsubscribable_on_other_nodes),
         cmocka_unit_test(delivered_changes_count_as_followed),
-        cmocka_unit_test(expired_announcements_are_reported_as_gap),
+        cmocka_unit_test(lost_announcements_are_reported_in_their_place),
         cmocka_unit_test(untrusted_bytes_are_stored_unchanged),
         cmocka_unit_test(follow_queries_never_scan_whole_tables),
         cmocka_unit_test(writes_of_other_nodes_are_visible_under_lock),

@@ -76,7 +76,7 @@ static void newer_node_upgrades_while_older_node_runs(void **state)
     store_close(b);
 }
 
-static void upgrade_waits_for_incompatible_nodes(void **state)
+static void upgrade_is_rejected_while_incompatible_nodes_run(void **state)
 {
     (void)state;
     new_schema();
@@ -256,7 +256,7 @@ static int run(struct postgres_server *p)
     server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(newer_node_upgrades_while_older_node_runs),
-        cmocka_unit_test(upgrade_waits_for_incompatible_nodes),
+        cmocka_unit_test(upgrade_is_rejected_while_incompatible_nodes_run),
         cmocka_unit_test(tables_are_created_while_another_program_holds_the_lock),
         cmocka_unit_test(unrelated_locks_are_ignored),
         cmocka_unit_test(node_reports_age_of_oldest_unfollowed_change),

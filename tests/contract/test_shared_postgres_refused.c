@@ -65,7 +65,7 @@ static void connect_rejects_invalid_url(void **state)
     assert_false(postgres_store_is_url(STR("/var/lib/x.db")));
 }
 
-static void connect_rejects_unknown_cluster_name(void **state)
+static void connect_rejects_invalid_or_other_cluster_name(void **state)
 {
     (void)state;
     new_schema();
@@ -199,7 +199,7 @@ static int run(struct postgres_server *p)
     server = p;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connect_rejects_invalid_url),
-        cmocka_unit_test(connect_rejects_unknown_cluster_name),
+        cmocka_unit_test(connect_rejects_invalid_or_other_cluster_name),
         cmocka_unit_test(connect_fails_if_no_server_listens),
         cmocka_unit_test(connect_rejects_wrong_credentials),
         cmocka_unit_test(error_shows_address_without_password),

@@ -294,7 +294,7 @@ static void mirror_keeps_edits_made_after_kill(void **state)
 
 /* ---- what is told between two looks at everything -------------------------------------------- */
 
-static void excess_changes_wait_for_full_comparison(void **state)
+static void conflicting_changes_wait_for_full_pass(void **state)
 {
     (void)state;
     char dir[] = "/tmp/tidings-mirror-XXXXXX";
@@ -330,7 +330,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mirror_resumes_after_kill_at_any_step),
         cmocka_unit_test(mirror_keeps_edits_made_after_kill),
-        cmocka_unit_test(excess_changes_wait_for_full_comparison),
+        cmocka_unit_test(conflicting_changes_wait_for_full_pass),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

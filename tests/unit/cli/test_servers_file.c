@@ -93,7 +93,7 @@ static void variables_are_replaced(void **state)
                         "f.json: server 'a': the variable 'UNSET' is not set");
 }
 
-static void substituted_values_are_recorded(void **state)
+static void used_variables_are_recorded(void **state)
 {
     (void)state;
     struct target t = {0};
@@ -190,7 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_of_hosts_and_editors_are_parsed),
         cmocka_unit_test(variables_are_replaced),
-        cmocka_unit_test(substituted_values_are_recorded),
+        cmocka_unit_test(used_variables_are_recorded),
         cmocka_unit_test(interactive_inputs_are_rejected),
         cmocka_unit_test(unusable_entry_is_rejected_with_reason),
         cmocka_unit_test(oversized_lists_and_strings_are_rejected),

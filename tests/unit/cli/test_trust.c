@@ -138,7 +138,7 @@ static void malformed_entries_are_ignored(void **state)
     assert_string_equal(out, "");
 }
 
-static void trust_file_of_another_user_is_an_error(void **state)
+static void world_writable_trust_file_is_an_error(void **state)
 {
     (void)state;
     struct tidings_error err = {0, ""};
@@ -161,7 +161,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(name_is_revoked_in_all_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(trust_file_evicts_oldest_entries, set_up, tear_down),
         cmocka_unit_test(malformed_entries_are_ignored),
-        cmocka_unit_test_setup_teardown(trust_file_of_another_user_is_an_error, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(world_writable_trust_file_is_an_error, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

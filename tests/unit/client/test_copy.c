@@ -177,7 +177,7 @@ static void overtake(bool is_legacy)
     tidings_client_destroy(w.client);
 }
 
-static void copy_accepts_stale_first_read(void **state)
+static void copy_rereads_if_first_read_is_stale(void **state)
 {
     (void)state;
     both_eras(overtake);
@@ -465,7 +465,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy_is_read_once_and_follows_patches),
         cmocka_unit_test(patch_of_another_version_is_ignored_and_entity_reread),
-        cmocka_unit_test(copy_accepts_stale_first_read),
+        cmocka_unit_test(copy_rereads_if_first_read_is_stale),
         cmocka_unit_test(forgotten_version_is_replaced_by_full_value),
         cmocka_unit_test(deleted_entity_is_polled_until_restored),
         cmocka_unit_test(missing_entity_is_reported_once_and_retried),

@@ -128,7 +128,7 @@ static void questions_of_every_kind_are_answered_in_both_eras(void **state)
     }
 }
 
-static void sampling_is_declined_without_handler(void **state)
+static void sampling_reports_rejection_by_user(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -512,7 +512,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(questions_of_every_kind_are_answered_in_both_eras),
-        cmocka_unit_test(sampling_is_declined_without_handler),
+        cmocka_unit_test(sampling_reports_rejection_by_user),
         cmocka_unit_test(answer_can_be_sent_later),
         cmocka_unit_test(capabilities_are_offered_only_with_handler),
         cmocka_unit_test(root_changes_are_reported_if_supported),

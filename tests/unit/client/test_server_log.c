@@ -98,7 +98,7 @@ static void server_log_is_requested_and_delivered_in_both_eras(void **state)
     }
 }
 
-static void server_log_is_not_requested_without_handler(void **state)
+static void server_log_is_not_requested_if_disabled(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
@@ -116,7 +116,7 @@ int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(server_log_is_requested_and_delivered_in_both_eras),
-        cmocka_unit_test(server_log_is_not_requested_without_handler),
+        cmocka_unit_test(server_log_is_not_requested_if_disabled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -529,7 +529,7 @@ static void flooding(struct fake *f, const char *method, int64_t id, struct json
     }
 }
 
-static void undeliverable_message_closes_connection(void **state)
+static void event_overflow_closes_connection(void **state)
 {
     (void)state;
     struct fake f;
@@ -580,7 +580,7 @@ int main(void)
         cmocka_unit_test(list_changes_are_received_if_requested),
         cmocka_unit_test(listen_reply_cannot_reject_unrequested_uris),
         cmocka_unit_test(client_lists_its_own_subscriptions),
-        cmocka_unit_test(undeliverable_message_closes_connection),
+        cmocka_unit_test(event_overflow_closes_connection),
         cmocka_unit_test(client_rejects_more_than_1000_uris),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

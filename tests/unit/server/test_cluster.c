@@ -88,7 +88,7 @@ static void earlier_writes_are_readable_on_new_node(void **state)
 }
 
 /* The node serves only publications that fit, even after one grows. */
-static void oversized_publication_is_not_served(void **state)
+static void publication_over_limit_is_not_served(void **state)
 {
     (void)state;
     served_select(1);
@@ -274,7 +274,7 @@ int main(void)
         CASE(conflicting_writes_succeed_on_one_node_only),
         CASE(publication_is_served_by_other_nodes),
         CASE(earlier_writes_are_readable_on_new_node),
-        CASE(oversized_publication_is_not_served),
+        CASE(publication_over_limit_is_not_served),
         CASE(cursor_of_one_node_is_valid_on_others),
         CASE(request_with_cursor_waits_for_lagging_node),
         CASE(entity_move_is_reported_as_move),
@@ -286,7 +286,7 @@ int main(void)
         CASE(conflicting_writes_succeed_on_one_node_only),
         CASE(publication_is_served_by_other_nodes),
         CASE(earlier_writes_are_readable_on_new_node),
-        CASE(oversized_publication_is_not_served),
+        CASE(publication_over_limit_is_not_served),
         CASE(cursor_of_one_node_is_valid_on_others),
         CASE(entity_move_is_reported_as_move),
         CASE(database_crash_truncates_clients_of_later_nodes),

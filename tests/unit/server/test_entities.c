@@ -60,7 +60,7 @@ static void invalid_store_file_fails_the_start(void **state)
     assert_non_null(strstr(err.text, "make it first"));
 }
 
-static void program_receives_values_from_client_with_same_name(void **state)
+static void program_receives_values_from_client_with_same_origin(void **state)
 {
     (void)state;
     ears_init(&ears);
@@ -100,7 +100,7 @@ static void assert_says(const struct told *t, const char *text)
 }
 
 /* The program receives patches like any client. */
-static void patches_start_at_the_version_of_the_program(void **state)
+static void program_receives_patches_from_its_baseline(void **state)
 {
     (void)state;
     ears_init(&ears);
@@ -216,8 +216,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH(program_tool_is_neither_replaced_nor_removed),
         WITH(invalid_store_file_fails_the_start),
-        WITH(program_receives_values_from_client_with_same_name),
-        SERVED_BOTH(patches_start_at_the_version_of_the_program),
+        WITH(program_receives_values_from_client_with_same_origin),
+        SERVED_BOTH(program_receives_patches_from_its_baseline),
         SERVED_BOTH(schema_work_counts_against_the_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,7 +111,7 @@ static void begin_desk(void)
     pthread_cond_init(&desk.more, NULL);
 }
 
-static void accepted_peer_is_released_after_any_outcome(void **state)
+static void accepted_watch_is_released_after_any_outcome(void **state)
 {
     (void)state;
     pthread_t desk_thread, comers[COMERS];
@@ -137,7 +137,7 @@ static void accepted_peer_is_released_after_any_outcome(void **state)
     pthread_join(desk_thread, NULL);
 }
 
-static void client_is_rejected_if_accept_hook_never_answers(void **state)
+static void subscription_is_rejected_if_watch_hook_never_answers(void **state)
 {
     (void)state;
     begin_desk();
@@ -167,8 +167,8 @@ static void hook_misuse_is_rejected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        SERVED_BOTH(accepted_peer_is_released_after_any_outcome),
-        SERVED_BOTH(client_is_rejected_if_accept_hook_never_answers),
+        SERVED_BOTH(accepted_watch_is_released_after_any_outcome),
+        SERVED_BOTH(subscription_is_rejected_if_watch_hook_never_answers),
         SERVED_BOTH(hook_misuse_is_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -111,7 +111,7 @@ static void invalid_rule_is_reported_and_changes_nothing(void **state)
     assert_non_null(strstr(first_level(NULL), "level"));
 }
 
-static void server_accepts_1000_rules(void **state)
+static void server_rejects_more_than_1000_rules(void **state)
 {
     (void)state;
     char prefix[64];
@@ -171,7 +171,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SERVED_BOTH(runtime_rules_apply_to_later_subscriptions),
         SERVED_BOTH(invalid_rule_is_reported_and_changes_nothing),
-        SERVED_BOTH(server_accepts_1000_rules),
+        SERVED_BOTH(server_rejects_more_than_1000_rules),
         SERVED_BOTH(rules_can_change_during_subscribes_and_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

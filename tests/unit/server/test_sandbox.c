@@ -345,7 +345,7 @@ static void sandbox_is_off_if_user_disables_it(void **state)
 }
 
 /* A directory without a rule, because it was created after the start: the helper opens it. */
-static void replaced_root_directory_is_readable(void **state)
+static void replaced_root_directory_is_readable_by_provider(void **state)
 {
     (void)state;
     char away[128];
@@ -399,7 +399,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(sandboxed_process_has_minimal_access, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sandbox_is_off_by_default, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sandbox_is_off_if_user_disables_it, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(replaced_root_directory_is_readable, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(replaced_root_directory_is_readable_by_provider, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(sandbox_rejects_multithreaded_process, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

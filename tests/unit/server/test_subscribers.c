@@ -306,7 +306,7 @@ static bool ask_in_filter(void *user, struct tidings_str uri, struct tidings_str
     return true;
 }
 
-static void subscriber_callbacks_do_not_block(void **state)
+static void subscriber_queries_do_not_block_in_callbacks(void **state)
 {
     bool alone = !*state;
     memset(&inside, 0, sizeof(inside));
@@ -389,7 +389,7 @@ int main(void)
         SERVED_BOTH(ended_subscription_notifies_its_client),
         SERVED_BOTH(peer_end_removes_all_its_subscriptions),
         SERVED_BOTH(misuse_is_rejected_and_stopped_server_has_no_subscribers),
-        SERVED_BOTH(subscriber_callbacks_do_not_block),
+        SERVED_BOTH(subscriber_queries_do_not_block_in_callbacks),
         SERVED_BOTH(subscriber_queries_are_safe_during_churn_and_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

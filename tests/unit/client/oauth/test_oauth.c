@@ -132,7 +132,7 @@ static void requests_to_other_addresses_wait_for_same_token(void **state)
     tidings_oauth_destroy(o);
 }
 
-static void logout_waits_for_token_renewal(void **state)
+static void logout_is_rejected_during_token_renewal(void **state)
 {
     static const char text[] =
         "{\"tokens\":[{\"resource\":\"" SERVER "\",\"issuer\":\"https://as.test\","
@@ -167,7 +167,7 @@ int main(void)
         cmocka_unit_test(waiter_gets_no_callback_if_another_callback_ends_it),
         cmocka_unit_test(waiter_gets_new_callback_if_it_asks_again),
         cmocka_unit_test(requests_to_other_addresses_wait_for_same_token),
-        cmocka_unit_test(logout_waits_for_token_renewal),
+        cmocka_unit_test(logout_is_rejected_during_token_renewal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -301,14 +301,14 @@ static void valid_token_waits_briefly_for_renewal(void **state)
     (void)state;
     begin(&s, 10000);
     assert_int_equal(prepare(&s), 1);
-    while (s.told == 0) { /* the authorization server gives no expiry */
+    while (s.told == 0) { /* the authorization server does not answer */
         step(&s);
     }
     assert_int_equal(s.why.code, 0);
     assert_string_equal(shown(&s), "Authorization: Bearer old-access");
-    assert_int_equal(prepare(&s), 0); /* and the next request does not either */
+    assert_int_equal(prepare(&s), 0); /* the next request does not wait at all */
     release(&s);
-    while (!file_has(&s, "new-refresh-1")) { /* … but continues */
+    while (!file_has(&s, "new-refresh-1")) { /* … but the renewal continues */
         step(&s);
     }
     end(&s);
