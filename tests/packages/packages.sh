@@ -84,7 +84,7 @@ install_all() {
         is_there usr/bin/tidings && is_there etc/tidings/tidings.json && is_there usr/lib/systemd/system/tidings.service &&
         is_there usr/lib/systemd/system/tidings.socket && is_there etc/logrotate.d/tidings &&
         is_there usr/share/tidings/prometheus/tidings.rules.yml && is_there usr/share/tidings/grafana/tidings.json &&
-        is_there usr/share/doc/tidings/docs/monitoring.md && is_there usr/share/doc/tidings/README.md &&
+        is_there usr/share/doc/tidings/docs/how-to/monitor.md && is_there usr/share/doc/tidings/README.md &&
         is_there usr/share/bash-completion/completions/tidings && is_there usr/share/man/man1/tidings.1.gz &&
         is_there usr/share/man/man3/libtidings.3.gz && inside getent passwd _tidings &&
         [ "$(stat -c %U:%a "$chroot/var/lib/tidings")" = "$(inside id -u _tidings | xargs -I{} stat -c %U "$chroot/var/lib/tidings"):750" ]
