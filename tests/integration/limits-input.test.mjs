@@ -356,7 +356,7 @@ test('slow readers: connection is cut after --stall-timeout', async (t) => {
 test('table of docs/limits.md has every limit and its test', async (t) => {
     const { readFileSync } = await import('node:fs');
     const rows = (name) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8').split('\n');
-    const reference = rows('reference/limits.md'), design = rows('internal-limits.md');
+    const reference = rows('reference/limits.md'), design = rows('design/internal-limits.md');
     const server = await start(t);
     const limits = await limitsOf(t, server);
     for (const [name, { value }] of Object.entries(limits)) {
