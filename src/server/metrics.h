@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The metrics of a server (tidings://self/metrics, /metrics) as text for Prometheus: counters of
- * its workers, its store, its limits and the process. docs/monitoring.md describes each metric.
+ * its workers, its store, its limits and the process. docs/reference/server-state.md describes each metric.
  * Labels are methods, codes, limits, kinds and workers: few values, and none that a client chooses.
  */
 #ifndef SERVER_METRICS_H

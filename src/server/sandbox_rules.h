@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The sandbox: the permissions that the process drops when its server starts, if the program
- * requested it (tidings_server_sandbox; docs/security.md).
+ * requested it (tidings_server_sandbox; docs/explanation/security-model.md).
  */
 #ifndef SERVER_SANDBOX_RULES_H
 #define SERVER_SANDBOX_RULES_H

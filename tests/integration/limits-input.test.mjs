@@ -353,7 +353,15 @@ test('slow readers: connection is cut after --stall-timeout', async (t) => {
     await eventually(async () => (await reached(t, server, 'stall-timeout')) === 1, 'it is cut');
 });
 
-test('table of docs/limits.md has every limit and its test', async (t) => {
+/** The spellings of a default on the page: a number with commas, a size or a time. */
+function spellings(value) {
+    const units = [[1, ''], [1024, ' KiB'], [1024 ** 2, ' MiB'], [1000, ' s'], [60_000, ' min'], [3_600_000, ' h']];
+    return units
+        .filter(([unit]) => value % unit === 0)
+        .map(([unit, name]) => (value / unit).toLocaleString('en') + name);
+}
+
+test('limits pages have a row with the default, and a test, for each limit', async (t) => {
     const { readFileSync } = await import('node:fs');
     const rows = (name) => readFileSync(new URL(`../../docs/${name}`, import.meta.url), 'utf8').split('\n');
     const reference = rows('reference/limits.md'), design = rows('design/internal-limits.md');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Limits of all clients together and of one client. Each limit is reached, the answer matches docs/limits.md, the
+// Limits of all clients together and of one client. Each limit is reached, the answer matches docs/reference/limits.md, the
 // counter increases, and other clients are not affected.
 
 import assert from 'node:assert/strict';

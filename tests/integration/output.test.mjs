@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Answer memory: the server stays within the limits of docs/limits.md for any request and any slow reader. Each test
+// Answer memory: the server stays within the limits of docs/reference/limits.md for any request and any slow reader. Each test
 // measures the peak memory of the real program.
 
 import assert from 'node:assert/strict';

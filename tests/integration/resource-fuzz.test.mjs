@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // A resource fuzzer. One principal sends random cheap requests (lib/hog.mjs) while another does ordinary work.
-// Memory, descriptors, calls, sessions and subscriptions stay within docs/limits.md. Every request of the other is
+// Memory, descriptors, calls, sessions and subscriptions stay within docs/reference/limits.md. Every request of the other is
 // answered within its deadline, and all usage returns to the start values when the first disconnects.
 // TIDINGS_RESOURCE_SEED=N reruns a failed seed. TIDINGS_RESOURCE_SECONDS sets the duration of a run with new seeds.
 

@@ -4,7 +4,7 @@
  * choices from a seed. The decisions are the program's own code (cluster/history.c,
  * cluster/follow.c, cluster/follow.c, cluster/log_record.c, cluster/owned_mounts.c, the change log
  * in memory, entities, the marks of engine/protocol/cursor.c); its environment is simulated, and
- * fails in every possible way. docs/cluster.md lists the checks.
+ * fails in every possible way. docs/design/cluster.md lists the checks.
  */
 #ifndef SIM_SIM_H
 #define SIM_SIM_H

@@ -27,7 +27,7 @@
 #include "support/fail_alloc.h"
 #include "support/remove_tree.h"
 
-#define MOST 100000u /* the owners of history: docs/internal-limits.md */
+#define MOST 100000u /* the owners of history: docs/design/internal-limits.md */
 
 struct fixture {
     char base[64], root[80], store[80], prefix[100];
