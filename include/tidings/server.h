@@ -252,10 +252,10 @@ TIDINGS_API int tidings_server_on_watch(struct tidings_server *server, struct ti
 /* Mount a provider at a URI prefix, which ends in '/'. The server opens it at once. `ops` must live
  * as long as the server. Call this before the server runs.
  *
- * If several nodes share a database (docs/how-to/run-a-cluster.md) and mount the same content, set "shared" or
- * "owned" to the prefix with tidings_server_set before the server starts. For an owned mount, all
- * nodes deliver only the changes that the owner's instance announces. The server calls `watch` with
- * the prefix, and only at the owner.
+ * If several nodes share a database (docs/how-to/run-a-cluster.md) and mount the same content, set
+ * "shared" or "owned" to the prefix with tidings_server_set before the server starts. For an owned
+ * mount, all nodes deliver only the changes that the owner's instance announces. The server calls
+ * `watch` with the prefix, and only at the owner.
  *
  * TIDINGS_E_BUSY: the server runs. */
 TIDINGS_API int tidings_server_mount(struct tidings_server *server,

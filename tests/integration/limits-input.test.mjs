@@ -170,7 +170,7 @@ const DRIPS = {
 };
 
 for (const [name, [first, more]] of Object.entries(DRIPS)) {
-    test(`slow messages: WebSocket is closed after --body-timeout despite a steady trickle of ${name}`, async (t) => {
+    test(`slow messages: trickle of ${name} closes the WebSocket after --body-timeout`, async (t) => {
         const server = await start(t, '--body-timeout', '1s', '--keepalive', '1h');
         const socket = await WebSocketRaw.open(server);
         await socket.send(first);

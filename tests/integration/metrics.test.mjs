@@ -376,3 +376,20 @@ test('dashboard and alerts name existing metrics only', { skip: noPromtool }, as
     assert.ok(named.size > 20);
     assert.deepEqual([...named].filter((name) => !there.has(name)), []);
 });
+
+test('server state page has every metric and every member of the status, the history and the clients', async (t) => {
+    const page = fs.readFileSync(new URL('../../docs/reference/server-state.md', import.meta.url), 'utf8');
+    const section = (heading) => page.split(`\n## ${heading}\n`)[1].split('\n## ')[0];
+    const named = (heading) => new Set([...section(heading).matchAll(/`([A-Za-z_]+)(\{[a-z,]+\})?`/g)].map(([, name]) => name));
+    const missing = (heading, names) => assert.deepEqual(names.filter((name) => !named(heading).has(name)), [], heading);
+    const args = ['--self', '--console', '--store', new Tree(t).at('store')];
+    const { server, metrics } = await monitored(t, { args });
+    await busy(server);
+    const session = await Session.open(server);
+    await session.stream();
+    missing('Metrics', [...(await scrape(metrics)).matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
+    const self = async (name) => JSON.parse((await call(server, 'resources/read', { uri: `tidings://self/${name}` })).contents[0].text);
+    missing('Status', Object.keys(await self('status')));
+    missing('History', Object.keys(await self('history')));
+    missing('Clients', (await self('peers')).flatMap((row) => Object.keys(row)));
+});
