@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
  * The metrics of a server (tidings://self/metrics, /metrics) as text for Prometheus: counters of
- * its workers, its store, its limits and the process. docs/reference/server-state.md describes each metric.
- * Labels are methods, codes, limits, kinds and workers: few values, and none that a client chooses.
+ * its workers, its store, its limits and the process. docs/reference/server-state.md describes each
+ * metric. Labels are methods, codes, limits, kinds and workers: few values, and none that a client
+ * chooses.
  */
 #ifndef SERVER_METRICS_H
 #define SERVER_METRICS_H

@@ -17,8 +17,9 @@ struct loop;
 struct loop_timer;
 struct pool;
 
-/* For nodes that share a store (docs/how-to/run-a-cluster.md): which nodes have the mount, and which
- * node watches it. */
+/* Which nodes of a cluster have the mount, and which node watches it
+ * (docs/how-to/run-a-cluster.md).
+ */
 enum mount_nodes {
     MOUNT_LOCAL,  /* only this node has it, or each node has other content there */
     MOUNT_SHARED, /* all have the same there, and each watches it itself */
