@@ -446,12 +446,11 @@ int answers_check(const struct answers *a, struct tidings_error *err)
     if (a->unanswered == 0) {
         return 0;
     }
-    return tidings_fail(err, TIDINGS_E_CANCELLED, "the server asked something that %s",
-                        a->unfit > 0 ? "the value of --answer does not fit, so the question was "
-                                       "cancelled; see the message above"
+    return tidings_fail(err, TIDINGS_E_CANCELLED, "a question of the server was not answered: %s",
+                        a->unfit > 0 ? "the value of --answer does not fit; see the message above"
                         : !a->cli->answer
-                            ? "no answer was given; run it on a terminal, or give --answer JSON"
-                            : "--answer has no answer left for: give an array with one for each");
+                            ? "run the command on a terminal, or give --answer JSON"
+                            : "--answer has too few answers; give an array with one for each");
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */

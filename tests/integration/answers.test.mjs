@@ -73,14 +73,14 @@ test('client without answers prints the question and how to answer', async (t) =
     assert.match(form.stderr, /^ {2}name \(text, required\): As on your passport$/m);
     assert.match(form.stderr, /^ {2}age \(integer\), unless given 30$/m);
     assert.match(form.stderr, /^ {2}colour \(one of r, g\)$/m);
-    assert.match(form.stderr, /no answer was given; run it on a terminal, or give --answer JSON/);
+    assert.match(form.stderr, /was not answered: run the command on a terminal, or give --answer JSON/);
     assert.deepEqual(JSON.parse(form.stdout), { action: 'cancel' });
     assert.match(visit.stderr, /the server asks: Pay here/);
     const failure = JSON.parse(json.stderr.trim().split('\n').at(-1));
     assert.deepEqual([json.code, failure.status, failure.error], [75, 75, 'cancelled']);
     assert.deepEqual(JSON.parse(wrong.stdout), { action: 'cancel' });
-    assert.match(wrong.stderr, /asked something that the value of --answer does not fit, so the question was cancelled/);
-    await bad(t, 75, /--answer has no answer left for: give an array with one for each/, ['call', 'form', '--answer', '[]', ...words], { env });
+    assert.match(wrong.stderr, /was not answered: the value of --answer does not fit/);
+    await bad(t, 75, /--answer has too few answers; give an array with one for each/, ['call', 'form', '--answer', '[]', ...words], { env });
 });
 
 test('invalid answers and directories are refused before the request', async (t) => {
@@ -136,7 +136,7 @@ test('prompt that asks first receives its answer', async (t) => {
     const prompt = 'test_input_required_result_prompt';
     const said = await good(t, ['prompt', prompt, '--answer', '{"context":"in a hurry"}', ...launch]);
     assert.match(said, /in a hurry/);
-    await bad(t, 75, /no answer was given/, ['prompt', prompt, ...launch]);
+    await bad(t, 75, /was not answered/, ['prompt', prompt, ...launch]);
 });
 
 /* ---- other commands --------------------------------------------------------------------------- */
@@ -155,7 +155,7 @@ test('resource that asks before a read receives its answer or prints the questio
         bad(t, 75, /tidings read: the server asks: Who are you\?/, ['read', 'ask://form', ...words], { env }),
         bad(t, 64, /roots.*\n.*--roots DIR names a directory/, ['read', 'ask://roots', ...words], { env }),
     ]);
-    assert.match(nobody.stderr, /no answer was given; run it on a terminal, or give --answer JSON/);
+    assert.match(nobody.stderr, /was not answered: run the command on a terminal, or give --answer JSON/);
 });
 
 test('lists, completions and subscriptions that ask receive answers', async (t) => {

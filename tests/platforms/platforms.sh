@@ -111,7 +111,7 @@ make_chroot() {
 }
 inside() { # tests look at /proc; the namespaces end with the command
     unshare --mount --pid --fork sh -c 'mount -t proc proc "$0/proc" && mount --rbind /dev "$0/dev" && exec chroot "$0" "$@"' \
-        "$chroot" env PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
+        "$chroot" env -u TIDINGS_DATA -u CMAKE_C_COMPILER_LAUNCHER -u CMAKE_CXX_COMPILER_LAUNCHER PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
 }
 build_arm64() {
     mkdir -p "$chroot/src"

@@ -384,7 +384,7 @@ static void sandbox_rejects_multithreaded_process(void **state)
         struct tidings_server *s = make(NULL);
         (void)tidings_server_sandbox(s, &err);
         int rc = tidings_server_run(s, &err);
-        bool is_said = strstr(err.text, "other threads, and it has 1 ") &&
+        bool is_said = strstr(err.text, "other threads, and it has ") /* qemu-user has its own */ &&
                        strstr(err.text, "qemu-user") && strstr(err.text, "use --no-sandbox");
         _exit(rc == TIDINGS_E_INVALID && is_said ? 0 : 1);
     }
