@@ -357,7 +357,7 @@ const struct config_row config_rows[] = {
            "concurrent connections; 0: as many as the descriptor limit allows"),
     NUMBER("max-sessions", max_sessions, "10240", 1, 1000000, "legacy sessions at a time"),
     NUMBER("max-listens", max_listens, "64", 1, 10000, "open subscriptions/listen per connection"),
-    NUMBER("max-subscriptions", max_subscriptions, "10000", 1, 1000000, "subscriptions per client"),
+    NUMBER("max-subscriptions", max_subscriptions, "10000", 1, 1000000, "subscriptions per session or connection"),
     NUMBER("max-all-subscriptions", max_all_subscriptions, "1000000", 0, 100000000,
            "subscriptions of all clients; 0: any number"),
     NUMBER("max-uris-per-listen", max_uris_per_listen, "1000", 1, 100000,
