@@ -596,8 +596,9 @@ void connection_start(struct connection *c, unsigned state)
 
 void connection_set_state(struct connection *c, unsigned state)
 {
-    if (!connection_may_move(c->all->kind, c->state, state)) {
-        assert(!"a transition that the table of states does not have");
+    bool may_move = connection_may_move(c->all->kind, c->state, state);
+    assert(may_move);
+    if (!may_move) {
         log_warn(LOG_TRANSPORT, "connection closed", KV("reason", "internal: impossible state"),
                  KV("from", c->state), KV("to", state));
         connection_close(c, "internal: impossible state");

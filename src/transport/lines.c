@@ -842,13 +842,13 @@ static void line_close_lingering(struct connection *c)
 
 /* The diagram in lines.h. A transition to the same state restarts its time. */
 static const struct connection_state states[LINE_STATES] = {
-    [LINE_HANDSHAKE] = {TO(FRESH) | TO_END, line_close_unready},
+    [LINE_HANDSHAKE] = {.next = TO(FRESH) | TO_END, .on_due = line_close_unready},
     [LINE_FRESH] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_close_idle, .is_open = true},
     [LINE_MIDLINE] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_refuse_slow, .is_open = true,
                       .is_partial = true},
     [LINE_OPEN] = {TO(MIDLINE) | TO(OPEN) | TO_END, line_close_idle, .is_open = true},
-    [LINE_ENDING] = {TO(LINGER) | TO(GONE), line_check_ending},
-    [LINE_LINGER] = {TO(GONE), line_close_lingering},
+    [LINE_ENDING] = {.next = TO(LINGER) | TO(GONE), .on_due = line_check_ending},
+    [LINE_LINGER] = {.next = TO(GONE), .on_due = line_close_lingering},
     [LINE_GONE] = {0},
 };
 

@@ -728,11 +728,11 @@ static const struct connection_state states[WEBSOCKET_STATES] = {
     [WEBSOCKET_PARTIAL] = {TO_OPEN | TO_END, websocket_refuse_late, .is_open = true,
                            .is_partial = true},
     [WEBSOCKET_THROTTLED] = {TO(OPEN) | TO(THROTTLED) | TO_END, .is_open = true},
-    [WEBSOCKET_CLOSING] = {TO(GONE), websocket_close_unread},
-    [WEBSOCKET_LEAVING] = {TO(AWAITING_CLOSE) | TO(GONE), websocket_close_unread},
-    [WEBSOCKET_REFUSED] = {TO(LINGER) | TO(GONE), websocket_close_unread},
-    [WEBSOCKET_AWAITING_CLOSE] = {TO(REFUSED) | TO(GONE), websocket_close_unread},
-    [WEBSOCKET_LINGER] = {TO(REFUSED) | TO(GONE), websocket_close_unread},
+    [WEBSOCKET_CLOSING] = {.next = TO(GONE), .on_due = websocket_close_unread},
+    [WEBSOCKET_LEAVING] = {.next = TO(AWAITING_CLOSE) | TO(GONE), .on_due = websocket_close_unread},
+    [WEBSOCKET_REFUSED] = {.next = TO(LINGER) | TO(GONE), .on_due = websocket_close_unread},
+    [WEBSOCKET_AWAITING_CLOSE] = {.next = TO(REFUSED) | TO(GONE), .on_due = websocket_close_unread},
+    [WEBSOCKET_LINGER] = {.next = TO(REFUSED) | TO(GONE), .on_due = websocket_close_unread},
     [WEBSOCKET_GONE] = {0},
 };
 

@@ -254,8 +254,8 @@ static void oversized_untrusted_rows_are_ignored(void **state)
         "'t', 1, '', '', repeat('w', 33), 1, 1, 1, 9e18::int8, 1, '', '', '', ''",
         "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, repeat('x', 4097)::bytea, '', '', ''",
         /* The cheapest of the three that may be larger. */
-        "'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, '', '', '', repeat('x',"
-        " 41943041)::bytea",
+        ("'t', 1, '', '', 'working', 1, 1, 1, 9e18::int8, 1, '', '', '', repeat('x',"
+         " 41943041)::bytea"),
     };
     fresh();
     struct task_node a = node_open();

@@ -136,7 +136,7 @@ static void longest_numbers_fit_together(void **state)
         .uri_json = STR("\"x:a\""),
         .subscribed_json = STR("\"x:a\""),
         .listen_id_json = STR("\"an-id\""),
-        .cursor = {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, 0},
+        .cursor = {UINT64_MAX, UINT64_MAX, UINT64_MAX, true, 0, 0},
         .merged = UINT32_MAX,
         .truncated = true,
     };
